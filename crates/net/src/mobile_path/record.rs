@@ -214,7 +214,7 @@ pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: Layer
         is_finished: fields.u32(FH_HAS_FINISHED) != 0
             && !fields.seq(FH_NXT).after(fields.seq(RCV_NXT)),
         data_at: fields.instant(DATA_AT),
-        // Their SYNs said so, or the MH has sent a block.
+        // Both SYNs had the option, or the MH has sent a block.
         permits_sack: facts & FACT_SACK != 0,
         download: None,
     };
@@ -229,7 +229,7 @@ pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: Layer
     }))
 }
 
-/// The blocks of the ACK; none if those of another ACK stand there, for an ACK may leave them out.
+/// The SACK blocks of the ACK; none if the record has those of an older ACK.
 fn sack(fields: &Fields<'_>) -> SackBlocks {
     let mut sack = SackBlocks::default();
     let turn = fields.u32(BEGUN);
@@ -243,8 +243,8 @@ fn sack(fields: &Fields<'_>) -> SackBlocks {
     sack
 }
 
-/// Whether two records that were read one after the other are of one ACK: then no program was writing
-/// it, in whatever order the reading was done.
+/// True if two records that were read one after the other are of one ACK: then no program wrote
+/// between the reads.
 pub(super) fn are_of_one_ack(first: &[u8; VALUE_BYTES], second: &[u8; VALUE_BYTES]) -> bool {
     OF_AN_ACK
         .into_iter()

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The withheld segment of `wake` in the kernel: against the cases that `holdfast_core`'s is held against
-//! too, and packet by packet.
+//! The withheld segment of `wake` in the kernel: the cases of `holdfast_core`, and packet by packet.
 
 use holdfast_core::mobile_host::withheld::FhClock;
 
@@ -10,13 +9,13 @@ use super::*;
 mod cases;
 mod series;
 
-/// Where words of `struct withheld` stand.
+/// Offsets in `struct withheld`.
 const ACKED_OUT: usize = 84;
 const OUT_FACTS: usize = 88;
 const BULK: usize = 28;
 const ANSWER_AT: usize = 176;
 
-/// Deadline of what a timer of the kernel does.
+/// The deadline for a timer of the kernel.
 const LIMIT_NS: u64 = 60_000_000_000;
 
 /// With programs that have timers.
@@ -48,7 +47,7 @@ impl Loaded {
         self.maps.set_orders_until(Instant::from_nanos(until));
     }
 
-    /// The flow's scale is known by its SYN, and its first ACK has left.
+    /// The MH sends its SYN with a window scale, and its first ACK.
     pub(super) fn begin(&self, key: FlowKey, shift: u8, ack: u32) {
         self.begin_by(&syn(key, shift, true), key, ack);
     }
@@ -62,22 +61,22 @@ impl Loaded {
         self.egress(&open.frame());
     }
 
-    /// The flow is in bulk, and 100 segments of `segment_bytes` from `start` on have come.
-    pub(super) fn hold_from(&self, key: FlowKey, start: u32, segment_bytes: u32) {
-        let grid = [
+    /// Sets the flow to bulk: 100 segments of `segment_bytes` have arrived from `start` on.
+    pub(super) fn put_bulk_from(&self, key: FlowKey, start: u32, segment_bytes: u32) {
+        let boundaries = [
             (0, start),
             (4, start + 100 * segment_bytes),
             (8, segment_bytes),
         ];
         let out = [(BULK, 1), (ACKED_OUT, start), (OUT_FACTS, 1)];
-        self.put(key, &[&grid[..], &out[..]].concat());
+        self.put(key, &[&boundaries[..], &out[..]].concat());
     }
 
-    /// Puts a withheld segment in place of what the programs have found.
-    fn put(&self, key: FlowKey, words: &[(usize, u32)]) {
+    /// Replaces the programs' entry for the withheld segment.
+    fn put(&self, key: FlowKey, fields: &[(usize, u32)]) {
         let mut value = [0; withheld_segments::VALUE_BYTES];
-        for (at, word) in words {
-            value[*at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        for (at, field) in fields {
+            value[*at..at + 4].copy_from_slice(&field.to_ne_bytes());
         }
         let key = record::key(&key);
         self.maps
@@ -86,15 +85,15 @@ impl Loaded {
             .unwrap();
     }
 
-    /// Changes words of what the programs have found, if they have found something.
-    fn put_words(&self, key: FlowKey, words: &[(usize, u32)]) {
+    /// Changes fields of the programs' entry for the withheld segment, if there is one.
+    fn change_fields(&self, key: FlowKey, fields: &[(usize, u32)]) {
         let key = record::key(&key);
         let value = self.maps.withheld.lookup(&key, MapFlags::ANY).unwrap();
         let Some(mut value) = value else {
             return;
         };
-        for (at, word) in words {
-            value[*at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        for (at, field) in fields {
+            value[*at..at + 4].copy_from_slice(&field.to_ne_bytes());
         }
         self.maps
             .withheld
@@ -102,7 +101,7 @@ impl Loaded {
             .unwrap();
     }
 
-    /// What the segment leaves with: number, window, echo.
+    /// Number, window and echo with which the segment leaves.
     fn leaves(&self, spec: &Spec) -> (u32, u16, Option<u32>) {
         let frame = spec.frame();
         let left = self.egress(&frame);
@@ -122,7 +121,7 @@ fn syn(key: FlowKey, shift: u8, permits_sack: bool) -> Vec<u8> {
         ..Spec::uplink(key)
     };
     let mut frame = syn.frame();
-    // In place of the clocks: NOP, window scale, SACK permitted or NOPs, and NOPs.
+    // Instead of the timestamps: NOP, window scale, SACK permitted or NOPs, and NOPs.
     let at = frame.len() - 12;
     let permitted = if permits_sack { [4, 2] } else { [1, 1] };
     frame[at..at + 4].copy_from_slice(&[1, 3, 3, shift]);
@@ -134,7 +133,7 @@ fn syn(key: FlowKey, shift: u8, permits_sack: bool) -> Vec<u8> {
 const PIECE: u32 = 1_000;
 const FIRST: u32 = 70_000;
 
-/// A flow in bulk of which 100 segments have come and are acknowledged.
+/// A flow in bulk: 100 segments have arrived, and all but the last are acknowledged.
 pub(super) fn bulk(loaded: &Loaded, key: FlowKey) {
     loaded.begin(key, 7, FIRST);
     put_bulk(loaded, key);
@@ -164,7 +163,7 @@ pub(super) fn last(key: FlowKey) -> Spec {
 }
 
 #[test]
-fn nothing_is_held_back_of_an_fh_without_sack() {
+fn nothing_is_withheld_from_an_fh_without_sack() {
     let Some(loaded) = held() else {
         return;
     };
@@ -179,7 +178,7 @@ fn nothing_is_held_back_of_an_fh_without_sack() {
 }
 
 #[test]
-fn numbers_and_windows_are_those_of_the_cases_in_the_kernel_too() {
+fn the_kernel_gives_the_numbers_and_windows_of_the_cases() {
     let Some(loaded) = held() else {
         return;
     };
@@ -214,7 +213,7 @@ fn numbers_and_windows_are_those_of_the_cases_in_the_kernel_too() {
 }
 
 #[test]
-fn one_segment_is_held_back_while_it_is_ordered_and_nothing_is_missing() {
+fn one_segment_is_withheld_while_orders_hold_and_nothing_is_missing() {
     let Some(loaded) = held() else {
         return;
     };
@@ -222,7 +221,7 @@ fn one_segment_is_held_back_while_it_is_ordered_and_nothing_is_missing() {
         let key = flow(is_v6, 4_000);
         let own = last(key);
         bulk(&loaded, key);
-        // 1000 bytes are 7 units of 128, and some.
+        // The window grows by 7 units of 128 bytes for 1000 bytes.
         assert_eq!(loaded.leaves(&own), (own.ack - PIECE, 508, Some(50)));
         assert!(loaded.maps.withheld(&key).unwrap().unwrap().is_held());
         assert_eq!(
@@ -256,7 +255,7 @@ fn one_segment_is_held_back_while_it_is_ordered_and_nothing_is_missing() {
 }
 
 #[test]
-fn data_of_the_fh_tell_where_segments_end_and_whether_it_is_bulk() {
+fn data_of_the_fh_show_segment_boundaries_and_bulk() {
     let Some(loaded) = held() else {
         return;
     };
@@ -265,7 +264,7 @@ fn data_of_the_fh_tell_where_segments_end_and_whether_it_is_bulk() {
     let mut seq = FIRST;
     let mut sent = Vec::new();
     let began = monotonic_ns();
-    // The FH echoes what is 60 ms old: many times 128 segments fit into such a round trip.
+    // The FH's echo is 60 ms old: many times 128 segments fit into such a round trip.
     while monotonic_ns() - began < 600_000_000 {
         sleep_until(monotonic_ns() + 50_000);
         let ms = ((monotonic_ns() - began) / 1_000_000) as u32;
@@ -276,8 +275,8 @@ fn data_of_the_fh_tell_where_segments_end_and_whether_it_is_bulk() {
         };
         loaded.ingress(&data.frame());
         if seq == FIRST {
-            // The answer that it begins is an old one.
-            loaded.put_words(key, &[(ANSWER_AT, 1), (ANSWER_AT + 4, 0)]);
+            // This segment begins an answer; the answer gets an old time.
+            loaded.change_fields(key, &[(ANSWER_AT, 1), (ANSWER_AT + 4, 0)]);
         }
         seq += PIECE;
         let ack = Spec {
@@ -289,7 +288,7 @@ fn data_of_the_fh_tell_where_segments_end_and_whether_it_is_bulk() {
     }
     assert!(
         sent.windows(2).all(|pair| pair[0].1 <= pair[1].1),
-        "backwards"
+        "a lower ACK"
     );
     let held = sent
         .iter()
@@ -304,8 +303,8 @@ fn data_of_the_fh_tell_where_segments_end_and_whether_it_is_bulk() {
 }
 
 #[test]
-fn a_pause_lets_go_by_itself_and_is_told() {
-    let Some(loaded) = wake("a_pause_lets_go_by_itself_and_is_told") else {
+fn a_pause_releases_the_segment_and_is_reported() {
+    let Some(loaded) = wake("a_pause_releases_the_segment_and_is_reported") else {
         return;
     };
     let pauses = Pauses::open(&loaded.programs.map("pauses").unwrap()).unwrap();
@@ -314,38 +313,41 @@ fn a_pause_lets_go_by_itself_and_is_told() {
     bulk(&loaded, key);
     let began = monotonic_ns();
     assert_eq!(loaded.leaves(&own).0, own.ack - PIECE);
-    let told = loop {
-        let told = pauses.take().unwrap();
-        if !told.is_empty() {
-            break told;
+    let reported = loop {
+        let reported = pauses.take().unwrap();
+        if !reported.is_empty() {
+            break reported;
         }
-        assert!(monotonic_ns() - began < LIMIT_NS, "nobody says so");
+        assert!(monotonic_ns() - began < LIMIT_NS, "no report");
     };
     let after = Duration::from_nanos(monotonic_ns() - began);
     assert!(after >= Duration::from_millis(45), "{after:?}");
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].ack, SeqNum::new(own.ack));
-    // The daemon may hang.
+    assert_eq!(reported.len(), 1);
+    assert_eq!(reported[0].ack, SeqNum::new(own.ack));
+    // If the daemon hangs, the flow stays in this list.
     let unsaid = loaded.maps.unsaid_flows().unwrap();
     assert!(unsaid.iter().any(|noted| noted.flow.key == key));
-    let noted = loaded.maps.paused(&told[0]).unwrap().unwrap();
+    let noted = loaded.maps.paused(&reported[0]).unwrap().unwrap();
     assert_eq!(noted.flow.key, key);
     let withheld = loaded.maps.withheld(&key).unwrap().unwrap();
     assert!(!withheld.is_held());
     assert_eq!(withheld.floor, Some(SeqNum::new(own.ack)));
-    assert_eq!(loaded.leaves(&own).0, own.ack, "nothing below");
-    assert!(loaded.maps.unsaid_flows().unwrap().is_empty(), "it is said");
-    // Held again and again, the same timer serves.
+    assert_eq!(loaded.leaves(&own).0, own.ack, "never a lower ACK");
+    assert!(
+        loaded.maps.unsaid_flows().unwrap().is_empty(),
+        "the ACK is sent"
+    );
+    // The same timer serves the next withheld segment.
     bulk(&loaded, key);
     assert_eq!(loaded.leaves(&own).0, own.ack - PIECE);
     let began = monotonic_ns();
     while pauses.take().unwrap().is_empty() {
-        assert!(monotonic_ns() - began < LIMIT_NS, "the second time");
+        assert!(monotonic_ns() - began < LIMIT_NS, "no second report");
     }
 }
 
 #[test]
-fn a_woken_flow_holds_nothing_and_its_old_echoes_are_renewed_wherever_they_stand() {
+fn a_woken_flow_withholds_nothing_and_its_old_echoes_are_renewed_at_any_offset() {
     let Some(loaded) = held() else {
         return;
     };
@@ -370,8 +372,12 @@ fn a_woken_flow_holds_nothing_and_its_old_echoes_are_renewed_wherever_they_stand
             clocks: Some((61, 51)),
             ..own
         };
-        assert_eq!(loaded.leaves(&newer).2, Some(51), "from after the outage");
-        // Clocks at an odd place: NOP, clocks, end.
+        assert_eq!(
+            loaded.leaves(&newer).2,
+            Some(51),
+            "the echo is from after the outage"
+        );
+        // Timestamps at an odd offset: NOP, timestamps, end.
         let mut odd = own.frame();
         let at = odd.len() - 12;
         let clocks = odd[at + 2..].to_vec();
@@ -381,7 +387,7 @@ fn a_woken_flow_holds_nothing_and_its_old_echoes_are_renewed_wherever_they_stand
         let before = sum_of(&odd, tcp);
         let left = loaded.egress(&odd);
         assert_ne!(left[at + 7..at + 11], odd[at + 7..at + 11]);
-        assert_eq!(sum_of(&left, tcp), before, "as right or wrong as it was");
+        assert_eq!(sum_of(&left, tcp), before, "the checksum changed");
         loaded
             .maps
             .wake(
@@ -396,7 +402,7 @@ fn a_woken_flow_holds_nothing_and_its_old_echoes_are_renewed_wherever_they_stand
     }
 }
 
-/// The sum of a TCP segment's words, without the pseudo-header.
+/// The sum of a TCP segment, without the pseudo-header.
 fn sum_of(frame: &[u8], tcp: usize) -> u16 {
     let mut sum = 0_u32;
     for pair in frame[tcp..].chunks(2) {
@@ -409,7 +415,7 @@ fn sum_of(frame: &[u8], tcp: usize) -> u16 {
 }
 
 #[test]
-fn hostile_packets_leave_with_number_window_and_echo_changed_at_most_and_none_beyond_its_own() {
+fn hostile_packets_change_at_most_in_number_window_and_echo_and_no_ack_is_raised() {
     let Some(loaded) = held() else {
         return;
     };
@@ -421,35 +427,34 @@ fn hostile_packets_leave_with_number_window_and_echo_changed_at_most_and_none_be
     for frame in damaged(hostile(base)) {
         for is_v6 in [false, true] {
             bulk(&loaded, flow(is_v6, 4_000));
-            let grid = [(0, FIRST), (4, FIRST + 100 * PIECE), (8, PIECE)];
+            let boundaries = [(0, FIRST), (4, FIRST + 100 * PIECE), (8, PIECE)];
             let out = [(BULK, 1), (ACKED_OUT, FIRST), (OUT_FACTS, 1)];
-            loaded.put(flow(is_v6, 4_000), &[&grid[..], &out[..]].concat());
+            loaded.put(flow(is_v6, 4_000), &[&boundaries[..], &out[..]].concat());
         }
-        let of = format!("seed {SEED}: {frame:02x?}");
+        let what = format!("seed {SEED}: {frame:02x?}");
         let Ok((answer, left, _)) = run_once(&loaded.programs, "mobile_egress", &frame, 1) else {
             continue;
         };
-        assert_eq!((answer, left.len()), (NEXT, frame.len()), "{of}");
+        assert_eq!((answer, left.len()), (NEXT, frame.len()), "{what}");
         if left == frame {
             continue;
         }
         changed += 1;
-        // The programs take a length of 0 for one that is not said.
         let (Ok((was, at)), Ok((is, _))) = (parse(&frame, LINK), parse(&left, LINK)) else {
             continue;
         };
         assert!(
             !is.ack.after(was.ack) && is.ack.after(SeqNum::new(FIRST - 1)),
-            "{of}"
+            "{what}"
         );
         let right = checksum_is_right(&frame, &was, &at);
-        assert_eq!(checksum_is_right(&left, &is, &at), right, "{of}");
+        assert_eq!(checksum_is_right(&left, &is, &at), right, "{what}");
     }
-    assert!(changed > 100, "hardly any is a segment: {changed}");
+    assert!(changed > 100, "too few segments: {changed}");
 }
 
 #[test]
-fn hostile_data_of_the_fh_never_make_numbers_go_beyond_the_mhs_own_or_back() {
+fn hostile_data_of_the_fh_never_raise_or_lower_an_ack_of_the_mh() {
     let Some(loaded) = held() else {
         return;
     };
@@ -463,16 +468,16 @@ fn hostile_data_of_the_fh_never_make_numbers_go_beyond_the_mhs_own_or_back() {
             assert_eq!((answer, &left), (NEXT, &frame), "seed {SEED}");
         }
         if loaded.maps.flow(&key).unwrap().is_none() {
-            // A RST that names the next byte.
+            // The frame was a RST with the next sequence number.
             bulk(&loaded, key);
             (own, out) = (FIRST + 100 * PIECE, FIRST + 99 * PIECE);
         }
         own += PIECE;
-        loaded.put_words(key, &[(BULK, 1)]);
+        loaded.change_fields(key, &[(BULK, 1)]);
         if number % 2 == 0 {
-            // Else nothing could be held of what they leave.
-            let grid = [(0, own - 50 * PIECE), (4, own + PIECE), (8, PIECE)];
-            loaded.put_words(key, &grid);
+            // Without these boundaries no segment could be withheld.
+            let boundaries = [(0, own - 50 * PIECE), (4, own + PIECE), (8, PIECE)];
+            loaded.change_fields(key, &boundaries);
         }
         let segment = Spec {
             ack: own,
@@ -483,16 +488,16 @@ fn hostile_data_of_the_fh_never_make_numbers_go_beyond_the_mhs_own_or_back() {
             ack <= own && own - ack <= 2 * PIECE,
             "seed {SEED}: {ack} of {own}"
         );
-        assert!(ack >= out, "seed {SEED}: back");
+        assert!(ack >= out, "seed {SEED}: a lower ACK");
         held += u32::from(ack < own);
         out = ack;
     }
-    println!("{held} held");
+    println!("{held} withheld");
     assert!(held > 300, "{held}");
 }
 
 #[test]
-fn another_connection_of_the_same_ends_begins_with_nothing() {
+fn a_new_connection_of_the_same_ends_begins_without_a_withheld_segment() {
     let Some(loaded) = held() else {
         return;
     };

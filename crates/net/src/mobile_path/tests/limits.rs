@@ -5,8 +5,8 @@ use super::*;
 use crate::bpf::for_each_entry_of;
 
 #[test]
-fn a_flow_that_takes_anothers_place_finds_room_before_that_one_goes() {
-    let test = "a_flow_that_takes_anothers_place_finds_room_before_that_one_goes";
+fn a_new_flow_finds_a_slot_before_the_flow_that_it_replaces_is_removed() {
+    let test = "a_new_flow_finds_a_slot_before_the_flow_that_it_replaces_is_removed";
     let Some(loaded) = Loaded::with_daemon(test) else {
         return;
     };
@@ -14,12 +14,12 @@ fn a_flow_that_takes_anothers_place_finds_room_before_that_one_goes() {
         loaded.follow(&flow(false, 4_000 + port)).unwrap();
     }
     let one_more = loaded.follow(&flow(false, 5_000));
-    assert!(one_more.is_err(), "and no more");
+    assert!(one_more.is_err(), "one flow too many");
 }
 
 #[test]
-fn the_flows_that_are_noted_have_a_limit_and_the_newest_stay() {
-    let test = "the_flows_that_are_noted_have_a_limit_and_the_newest_stay";
+fn the_flow_map_has_a_limit_and_keeps_the_newest() {
+    let test = "the_flow_map_has_a_limit_and_keeps_the_newest";
     let Some(loaded) = Loaded::new(test) else {
         return;
     };
@@ -42,7 +42,7 @@ fn the_flows_that_are_noted_have_a_limit_and_the_newest_stay() {
         "{}",
         closed.len()
     );
-    // One that had to go is open again.
+    // A flow that was evicted is open again.
     let until = monotonic_ns() + 3_600_000_000_000;
     loaded.maps.set_orders_until(Instant::from_nanos(until));
     for port in [1_000, 8_999] {
@@ -54,8 +54,8 @@ fn the_flows_that_are_noted_have_a_limit_and_the_newest_stay() {
 }
 
 #[test]
-fn all_flows_are_read_however_many_there_are() {
-    let test = "all_flows_are_read_however_many_there_are";
+fn all_of_thousands_of_flows_are_read() {
+    let test = "all_of_thousands_of_flows_are_read";
     if !available_or_skip(test) {
         return;
     }
@@ -67,7 +67,7 @@ fn all_flows_are_read_however_many_there_are() {
     for port in ports.clone() {
         let key = flow(false, port);
         loaded.egress(&Spec::uplink(key).frame());
-        loaded.hold_from(key, 70_000, 1_000);
+        loaded.put_bulk_from(key, 70_000, 1_000);
     }
     let expected: Vec<_> = ports.map(|port| flow(false, port)).collect();
     let all = loaded.maps.withheld_where(|_| true).unwrap();
@@ -78,7 +78,7 @@ fn all_flows_are_read_however_many_there_are() {
         assert_eq!(found.len(), expected.len());
         assert_eq!(found, expected);
     }
-    // Some buckets hold more than there is room for.
+    // Some buckets have more entries than one batch has room for.
     let mut found = Vec::new();
     for_each_entry_of(
         &loaded.maps.flows,
@@ -96,8 +96,8 @@ fn all_flows_are_read_however_many_there_are() {
 }
 
 #[test]
-fn withheld_segments_and_woken_flows_have_a_limit_and_the_newest_stay() {
-    let test = "withheld_segments_and_woken_flows_have_a_limit_and_the_newest_stay";
+fn withheld_segments_and_woken_flows_have_a_limit_and_keep_the_newest() {
+    let test = "withheld_segments_and_woken_flows_have_a_limit_and_keep_the_newest";
     let Some(loaded) = held::wake(test) else {
         return;
     };
@@ -119,14 +119,14 @@ fn withheld_segments_and_woken_flows_have_a_limit_and_the_newest_stay() {
 }
 
 #[test]
-fn of_more_pauses_than_the_ring_holds_some_are_not_told_and_the_flows_are_let_go_all_the_same() {
+fn a_full_ring_loses_reports_of_pauses_but_every_segment_is_released() {
     const AT_ONCE: u16 = 200;
-    /// Each has a header of eight bytes (Documentation/bpf/ringbuf.rst).
-    const TOLD_MAX: usize = (1 << 16) / (8 + 40);
+    /// Each report has a header of eight bytes (Documentation/bpf/ringbuf.rst).
+    const REPORTS_MAX: usize = (1 << 16) / (8 + 40);
     /// An emulated processor is slow.
     const LATE_NS: u64 = 180_000_000_000;
 
-    let test = "of_more_pauses_than_the_ring_holds_some_are_not_told_and_the_flows_are_let_go_all_the_same";
+    let test = "a_full_ring_loses_reports_of_pauses_but_every_segment_is_released";
     let Some(loaded) = held::wake(test) else {
         return;
     };
@@ -139,12 +139,12 @@ fn of_more_pauses_than_the_ring_holds_some_are_not_told_and_the_flows_are_let_go
     let began = monotonic_ns();
     let mut held = 0;
     let is_late = || monotonic_ns() - began > LATE_NS;
-    while held < TOLD_MAX as u64 + 100 {
-        assert!(!is_late(), "{held} held back");
+    while held < REPORTS_MAX as u64 + 100 {
+        assert!(!is_late(), "{held} withheld");
         for port in 0..AT_ONCE {
             let key = flow(false, 1_000 + port);
             held::bulk(&loaded, key);
-            // Where the kernel has no timer to spare nothing is held back.
+            // Without a free timer the kernel's program withholds nothing.
             let frame = held::last(key).frame();
             held += u64::from(loaded.egress(&frame) != frame);
         }
@@ -154,6 +154,9 @@ fn of_more_pauses_than_the_ring_holds_some_are_not_told_and_the_flows_are_let_go
         }
     }
     assert!(loaded.maps.held_flows().unwrap().is_empty());
-    let told = pauses.take().unwrap().len();
-    assert!((TOLD_MAX - 10..=TOLD_MAX).contains(&told), "{told}");
+    let reports = pauses.take().unwrap().len();
+    assert!(
+        (REPORTS_MAX - 10..=REPORTS_MAX).contains(&reports),
+        "{reports}"
+    );
 }

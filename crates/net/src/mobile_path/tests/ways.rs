@@ -232,7 +232,7 @@ fn by_both_ways_what_is_held_back_and_renewed_leaves_the_same() {
                 loaded.begin(*flow, 7, 70_000);
             }
             // What bulk is depends on the time, which is set here.
-            loaded.hold_from(*flow, 60_000, 1_000);
+            loaded.put_bulk_from(*flow, 60_000, 1_000);
             if flows[..3].contains(flow) {
                 loaded.maps.wake(flow, &woken).unwrap();
             }

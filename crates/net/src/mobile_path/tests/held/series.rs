@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kernel's program and `holdfast_core`'s rule, driven by one series of events each: data of the FH in order, with
-//! gaps, sent again and in super-segments; ACKs of the MH, pure, with data, with SACK blocks, late; orders that lapse; pauses.
+//! The kernel's program and `holdfast_core`'s rule get the same series of events. Data of the FH: in order, with gaps,
+//! retransmitted, in super-segments. ACKs of the MH: pure, with data, with SACK blocks, late. Orders lapse; flows pause.
 //!
-//! The kernel's clock cannot be set. So each event's time and round trip are what the program has noted, and time passes
-//! by setting all that was noted back.
+//! The kernel's clock cannot be set. So the rule gets each event's time and round trip from the program's record, and
+//! time passes by setting the record's times back.
 //!
-//! The seeds are 1 to 90, and as many as it takes where the timer lets go; another one: `HOLDFAST_SEED=N`. A failure
-//! prints its own.
+//! The seeds are 1 to 90; the test with the timer takes more if necessary. `HOLDFAST_SEED=N` chooses one. A failure
+//! prints its seed.
 
 use holdfast_core::mobile_host::withheld::{ANSWER, AckAndWindow, FromFh, FromMh, WithheldSegment};
 
 use super::*;
 
 const STEPS: usize = 700;
-/// Where times stand in `struct state` and `struct withheld`.
+/// Offsets of times in `struct state` and `struct withheld`.
 const STATE_TIMES: [usize; 6] = [24, 32, 64, 104, 112, 120];
 const WITHHELD_TIMES: [usize; 11] = [32, 48, 56, 64, 96, 104, 128, 144, 152, 168, 176];
 const EGRESS_AT: usize = 64;
@@ -24,7 +24,7 @@ const EPOCH_AT: usize = 32;
 const DONE_AT: usize = 104;
 const LET_GO: usize = 112;
 const SCALE: u8 = 7;
-/// How long one lasts by the clock.
+/// The duration of a series by the clock.
 const SERIES_NS: u64 = 1_500_000_000;
 const UPTIME_LEFT_NS: u64 = 30_000_000_000;
 const AHEAD_BYTES_MAX: u32 = 30_000;
@@ -35,24 +35,23 @@ struct Series<'a> {
     rng: TestRng,
     key: FlowKey,
     rule: WithheldSegment,
-    /// So much later it is than the kernel says, in nanoseconds.
+    /// The time that has passed beyond the kernel's clock, in nanoseconds.
     later: u64,
     began_ns: u64,
-    /// What the FH sends next, what has come of it in one segment_bytes, and the gap in it.
+    /// The FH's next sequence number, the end of what arrived without a gap, and the gap's start.
     next: u32,
     received: u32,
     missing: Option<u32>,
-    /// What the MH has acknowledged.
     acked: u32,
     snd_nxt: u32,
     round_trip_ms: u32,
     window: u16,
     ordered: bool,
-    /// What the daemon has let go since the MH's last segment.
+    /// What the daemon has released since the MH's last segment.
     let_go: Option<SeqNum>,
     done_at: u64,
-    /// The MH asks with its next segment; what comes then has PSH.
-    asks: bool,
+    /// The MH's next segment is a request; the data before it end with PSH.
+    requests: bool,
     answer_at: Instant,
     checked: [u32; 6],
 }
@@ -60,7 +59,7 @@ struct Series<'a> {
 impl<'a> Series<'a> {
     fn new(loaded: &'a Loaded, seed: u64) -> Self {
         let key = flow(seed.is_multiple_of(2), 20_000 + seed as u16);
-        // Numbers turn over.
+        // Sequence numbers wrap around.
         let first = u32::MAX - 200_000;
         loaded.begin(key, SCALE, first);
         loaded.order(3_600);
@@ -82,16 +81,16 @@ impl<'a> Series<'a> {
             ordered: true,
             let_go: None,
             done_at: 0,
-            asks: false,
+            requests: false,
             answer_at: Instant::ZERO,
             checked: [0; 6],
         }
     }
 
-    fn of(&self) -> String {
+    fn context(&self) -> String {
         let [data, held, bulk, ..] = self.checked;
         format!(
-            "seed {}, after {data} data, {held} held, {bulk} in bulk",
+            "seed {}, after {data} data, {held} withheld, {bulk} in bulk",
             self.seed
         )
     }
@@ -108,17 +107,17 @@ impl<'a> Series<'a> {
         value.unwrap().map(|value| *value.first_chunk().unwrap())
     }
 
-    /// Lets time pass, in which nothing happens.
+    /// Lets time pass without an event.
     fn pass_time(&mut self, time: Duration) {
         let nanos = time.as_nanos() as u64;
-        // A machine that has just started has no such times.
+        // A machine that has just started has no times so old.
         if self.later + nanos + UPTIME_LEFT_NS > self.began_ns {
             self.checked[4] += 1;
             return;
         }
         let set_back = |value: &mut [u8], times: &[usize]| {
             for at in times {
-                let long = long_at(value, *at);
+                let long = u64_at(value, *at);
                 if long != 0 {
                     value[*at..at + 8].copy_from_slice(&long.wrapping_sub(nanos).to_ne_bytes());
                 }
@@ -142,7 +141,7 @@ impl<'a> Series<'a> {
         Instant::from_nanos(kernels + self.later)
     }
 
-    /// The MH's clock.
+    /// The MH's timestamp clock.
     fn ms(&self) -> u32 {
         ((monotonic_ns() + self.later) / 1_000_000) as u32
     }
@@ -154,30 +153,30 @@ impl<'a> Series<'a> {
         self.pass_time(ANSWER);
     }
 
-    /// The FH's data end with PSH, the MH asks, and waits for this part of a round trip, of 8.
-    fn ask(&mut self) {
-        self.asks = true;
+    /// The FH's data end with PSH, the MH sends a request, and 2/8 to 13/8 of a round trip pass.
+    fn request(&mut self) {
+        self.requests = true;
         self.data();
         self.ack();
-        self.asks = false;
+        self.requests = false;
         let eighths = 2 + self.rng.below(12) as u32;
         let round_trip = Duration::from_millis(u64::from(self.round_trip_ms));
         self.pass_time(round_trip / 8 * eighths);
     }
 
-    /// Data of the FH come, to the program and to the rule.
+    /// The FH sends data to the program and to the rule.
     fn data(&mut self) {
         if self.received.wrapping_sub(self.acked) > AHEAD_BYTES_MAX {
             return self.ack();
         }
-        // The kernel runs programs on a page at most.
+        // The kernel runs programs on at most a page of data.
         let count = 1 + self.rng.below(3) as u32;
         let tail = [0, 0, 0, 0, 0, 300][self.rng.below(6)];
         let payload = count * PIECE - tail;
-        // No further ahead than any window.
+        // The data stay within any window.
         let full = self.next.wrapping_sub(self.received) > AHEAD_BYTES_MAX;
         let seq = match (self.rng.below(60), self.missing) {
-            // What was missing, what has come already, what follows a gap.
+            // The missing segment, one that has arrived before, one after a gap.
             (number, Some(missing)) if number < 10 || full => missing,
             (10, _) => self.received.wrapping_sub(PIECE),
             (11, None) => {
@@ -190,7 +189,7 @@ impl<'a> Series<'a> {
         let is_missing = self.missing == Some(seq) && seq != self.next;
         let payload = if is_missing { PIECE } else { payload };
         let ms = self.ms();
-        let push = self.asks || self.rng.below(30) == 0;
+        let push = self.requests || self.rng.below(30) == 0;
         let spec = Spec {
             seq,
             ack: self.snd_nxt,
@@ -209,12 +208,12 @@ impl<'a> Series<'a> {
             1,
         );
         assert_eq!(run.unwrap().0, NEXT);
-        let before = long_at(&before, INGRESS_AT);
+        let before = u64_at(&before, INGRESS_AT);
         assert_ne!(
-            long_at(&self.state(), INGRESS_AT),
+            u64_at(&self.state(), INGRESS_AT),
             before,
-            "{}: not credible",
-            self.of()
+            "{}: implausible",
+            self.context()
         );
         let end = seq.wrapping_add(payload);
         if SeqNum::new(end).after(SeqNum::new(self.next)) {
@@ -237,18 +236,18 @@ impl<'a> Series<'a> {
             },
             push,
         };
-        let rtt = Some(long_at(&state, RTT)).filter(|rtt| *rtt != 0);
-        let now = self.at(long_at(&state, INGRESS_AT));
+        let rtt = Some(u64_at(&state, RTT)).filter(|rtt| *rtt != 0);
+        let now = self.at(u64_at(&state, INGRESS_AT));
         self.rule
             .handle_fh_data(&data, rtt.map(Duration::from_nanos), now);
         self.checked[0] += 1;
         self.compare();
     }
 
-    /// A segment of the MH leaves, by the program and by the rule.
+    /// The MH sends a segment through the program and the rule.
     fn ack(&mut self) {
-        let late = self.rng.below(40) == 0 && !self.asks;
-        let has_payload = (self.asks || self.rng.below(12) == 0) && !late;
+        let late = self.rng.below(40) == 0 && !self.requests;
+        let has_payload = (self.requests || self.rng.below(12) == 0) && !late;
         let ack = self.received.wrapping_sub(if late { 3 * PIECE } else { 0 });
         if self.rng.below(20) == 0 {
             self.window = [20, 100, 501, 501, 900, 900, 2_000, 0xffff][self.rng.below(8)];
@@ -277,11 +276,11 @@ impl<'a> Series<'a> {
             ack: SeqNum::new(ack),
             window: self.window,
         };
-        let now = self.at(long_at(&self.state(), EGRESS_AT));
+        let now = self.at(u64_at(&self.state(), EGRESS_AT));
         if self.withheld().is_none() {
             return;
         }
-        // As the program does, with the MH's next segment.
+        // The program releases with the MH's next segment, too.
         if let Some(let_go) = self.let_go.take() {
             self.rule.release(let_go, now);
         }
@@ -297,34 +296,38 @@ impl<'a> Series<'a> {
             ack: left.ack,
             window: left.window,
         };
-        assert_eq!(is, expected, "{}: {spec:?}", self.of());
+        assert_eq!(is, expected, "{}: {spec:?}", self.context());
         self.checked[1] += u32::from(is != own);
         self.compare();
     }
 
     fn compare(&mut self) {
-        let of = self.of();
+        let context = self.context();
         let value = self.withheld().expect("data have come");
         let known = withheld_segments::read(&value);
-        assert_eq!(known.download.boundaries, self.rule.boundaries(), "{of}");
-        let answer_at = self.at(long_at(&value, ANSWER_AT));
-        assert_eq!(answer_at, self.rule.answer_at(), "{of}");
+        assert_eq!(
+            known.download.boundaries,
+            self.rule.boundaries(),
+            "{context}"
+        );
+        let answer_at = self.at(u64_at(&value, ANSWER_AT));
+        assert_eq!(answer_at, self.rule.answer_at(), "{context}");
         self.checked[5] += u32::from(answer_at != self.answer_at);
         self.answer_at = answer_at;
         let bulk = u32::from_ne_bytes(*value[BULK..].first_chunk().unwrap()) != 0;
-        assert_eq!(bulk, self.rule.is_bulk(), "{of}");
-        assert_eq!(known.download.segments, self.rule.segments(), "{of}");
-        assert_eq!(known.is_held(), self.rule.is_held(), "{of}");
+        assert_eq!(bulk, self.rule.is_bulk(), "{context}");
+        assert_eq!(known.download.segments, self.rule.segments(), "{context}");
+        assert_eq!(known.is_held(), self.rule.is_held(), "{context}");
         self.checked[2] += u32::from(bulk);
     }
 
     fn srtt(&self) -> Option<Duration> {
-        let srtt = long_at(&self.state(), SRTT);
+        let srtt = u64_at(&self.state(), SRTT);
         (srtt != 0).then(|| Duration::from_nanos(srtt))
     }
 
-    /// Where programs have no timers: the daemon looks whether the flow pauses, and lets go.
-    fn look(&mut self) {
+    /// Without timers in the programs: the daemon detects that the flow pauses, and releases.
+    fn detect_pause(&mut self) {
         let maps = &self.loaded.maps;
         let now = monotonic_ns();
         let pausing = maps.pausing(Instant::from_nanos(now)).unwrap();
@@ -334,7 +337,7 @@ impl<'a> Series<'a> {
             .rule
             .poll_timeout(srtt)
             .is_some_and(|at| at <= self.at(now));
-        assert_eq!(pauses, due, "{}", self.of());
+        assert_eq!(pauses, due, "{}", self.context());
         if pauses && self.let_go.is_none() {
             let own = maps.flow(&self.key).unwrap().unwrap().flow.rcv_nxt;
             maps.let_go(&self.key, own).unwrap();
@@ -343,26 +346,26 @@ impl<'a> Series<'a> {
         }
     }
 
-    /// The program's timer has let go, if it has.
+    /// Compares with the rule if the program's timer has released. True if it has.
     fn note_timer(&mut self) -> bool {
         let Some(value) = self.withheld() else {
             return false;
         };
-        let done_at = long_at(&value, DONE_AT);
+        let done_at = u64_at(&value, DONE_AT);
         if done_at == self.done_at {
             return false;
         }
         self.done_at = done_at;
-        let now = self.at(long_at(&value, EPOCH_AT));
+        let now = self.at(u64_at(&value, EPOCH_AT));
         let let_go = SeqNum::new(u32::from_ne_bytes(*value[LET_GO..].first_chunk().unwrap()));
         let expected = self.rule.handle_timeout(self.srtt(), now);
-        assert_eq!(expected, Some(let_go), "{}", self.of());
+        assert_eq!(expected, Some(let_go), "{}", self.context());
         self.checked[3] += 1;
         true
     }
 }
 
-fn long_at(value: &[u8], at: usize) -> u64 {
+fn u64_at(value: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(*value[at..].first_chunk().unwrap())
 }
 
@@ -376,10 +379,10 @@ fn seeds(most: u64) -> std::ops::RangeInclusive<u64> {
     }
 }
 
-/// Series of any times, where the daemon looks for pauses.
+/// Series with any times; the daemon detects pauses.
 #[test]
-fn by_one_series_of_events_program_and_rule_hold_the_same() {
-    if !available_or_skip("by_one_series_of_events_program_and_rule_hold_the_same") {
+fn program_and_rule_withhold_the_same_in_a_series_of_events() {
+    if !available_or_skip("program_and_rule_withhold_the_same_in_a_series_of_events") {
         return;
     }
     let programs = load_withholding(&interface(), FLOWS, false).unwrap();
@@ -388,7 +391,7 @@ fn by_one_series_of_events_program_and_rule_hold_the_same() {
     let mut checked = [0; 6];
     for seed in seeds(90) {
         let mut series = Series::new(&loaded, seed);
-        // What makes a round trip of many segments, of few, or of very few.
+        // A round trip has many segments, few, or very few.
         let mut pace_us = 200;
         series.begin_download();
         for _ in 0..STEPS {
@@ -414,8 +417,10 @@ fn by_one_series_of_events_program_and_rule_hold_the_same() {
             }
             let pauses = us > 90_000 && series.rule.is_held();
             match series.rng.below(8) {
-                number if pauses || number == 0 && series.withheld().is_some() => series.look(),
-                _ if series.rng.below(250) == 0 => series.ask(),
+                number if pauses || number == 0 && series.withheld().is_some() => {
+                    series.detect_pause()
+                }
+                _ if series.rng.below(250) == 0 => series.request(),
                 0..=4 => series.data(),
                 _ => series.ack(),
             }
@@ -424,7 +429,7 @@ fn by_one_series_of_events_program_and_rule_hold_the_same() {
             *sum += one;
         }
     }
-    println!("data, held back, in bulk, let go, times that could not pass, answers: {checked:?}");
+    println!("data, withheld, in bulk, released, times that could not pass, answers: {checked:?}");
     if std::env::var_os("HOLDFAST_SEED").is_none() {
         let [data, held, bulk, let_go, _, answers] = checked;
         assert!(
@@ -434,16 +439,16 @@ fn by_one_series_of_events_program_and_rule_hold_the_same() {
     }
 }
 
-/// The same by the clock, where the program's timer lets go.
+/// The same by the clock; the program's timer releases.
 #[test]
-fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
-    let test = "by_one_series_of_events_programs_timer_and_rule_let_go_the_same";
+fn programs_timer_and_rule_release_the_same_in_a_series_of_events() {
+    let test = "programs_timer_and_rule_release_the_same_in_a_series_of_events";
     let Some(loaded) = wake(test) else {
         return;
     };
     let mut checked = [0; 6];
     let start = monotonic_ns();
-    // On a busy machine a series has many gaps: then it takes more of them.
+    // On a busy machine a series has many gaps, and more series are necessary.
     for seed in seeds(u64::MAX) {
         if checked[1] > 50 && checked[3] > 8 {
             break;
@@ -460,10 +465,10 @@ fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
                 0..=4 => series.data(),
                 _ => series.ack(),
             }
-            // Where it has let go meanwhile, before or after the segment is not known.
+            // The timer has released; before or after the segment is not known.
             if series
                 .withheld()
-                .is_some_and(|value| long_at(&value, DONE_AT) != series.done_at)
+                .is_some_and(|value| u64_at(&value, DONE_AT) != series.done_at)
             {
                 break;
             }
@@ -471,7 +476,7 @@ fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
                 pause_at += 20;
                 let began = monotonic_ns();
                 while !series.note_timer() {
-                    assert!(monotonic_ns() - began < LIMIT_NS, "{}", series.of());
+                    assert!(monotonic_ns() - began < LIMIT_NS, "{}", series.context());
                 }
             }
         }
@@ -479,5 +484,5 @@ fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
             *sum += one;
         }
     }
-    println!("data, held back, in bulk, let go, times that could not pass, answers: {checked:?}");
+    println!("data, withheld, in bulk, released, times that could not pass, answers: {checked:?}");
 }
