@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A Linux kernel that runs as an ordinary process, in virtual time: real sockets
-//! and real TCP, free of this machine's noise and of its privileges.
+//! A Linux kernel that runs as an ordinary process, in virtual time: real sockets and
+//! real TCP. It needs no privileges, and the load of this machine changes no result.
 //!
-//! It is User Mode Linux with `time-travel=inf-cpu`: while any program computes the
-//! clock stands, and when all of them wait it goes to the next timer. A sleep costs
-//! nothing, and the load of this machine changes no result. With one seed for all of
-//! the kernel's randomness the same command does the same every time.
+//! It is User Mode Linux with `time-travel=inf-cpu`. While any program computes, the
+//! clock stands still; when all programs wait, the clock goes to the next timer. So a
+//! sleep costs nothing. One seed sets all of the kernel's randomness, so the same
+//! command gives the same result every time.
 //!
 //! ```text
 //!   VirtualKernel::setup   sources, configuration, make      once, minutes
@@ -13,13 +13,12 @@
 //!   VirtualKernel::run     boots, runs one command as root inside, ends: 0.2 s and the command
 //! ```
 //!
-//! Inside, the host's files are where they always are, read-only, with a `/tmp`, a
-//! `/run` and a `/dev` of its own; what comes out of it is in the folder of
-//! the run. There is one processor and no network but what the command
-//! makes itself. It keeps mistakes in, not malice: root inside can do to the host's
-//! files what we can.
+//! Inside, the host's files have their usual paths and are read-only; `/tmp`, `/run` and
+//! `/dev` are its own. The command's results are in the folder of the run. There is one
+//! processor, and no network except what the command makes. It contains mistakes, not
+//! malice: root inside can do to the host's files what its user can.
 //!
-//! Needs no root, once built nor to build, if the tools for it are installed.
+//! To build or to run it needs no root, if its tools are installed.
 //!
 //! Source: `arch/um` of Linux, `Documentation/virt/uml/user_mode_linux_howto_v2.rst`,
 //! `arch/um/kernel/time.c` on time travel.
@@ -38,7 +37,7 @@ pub use inside::{INSIDE_ARGUMENTS, be_init};
 pub use run::{Job, Outcome};
 pub use setup::SetupOptions;
 
-/// What the kernel is configured to have.
+/// The kernel's configuration.
 const CONFIGURATION: &str = include_str!("../virtual-kernel/config");
 /// The changes to the kernel's sources, in the order in which they are made.
 const PATCHES: [(&str, &str); 2] = [
@@ -54,7 +53,7 @@ const PATCHES: [(&str, &str); 2] = [
 
 /// The file of the kernel within its folder.
 const PROGRAM: &str = "linux";
-/// Beside it: what it calls itself, for results.
+/// The file with the kernel's release, for results.
 const RELEASE: &str = "release";
 
 /// A virtual kernel that is ready to run.
@@ -65,11 +64,10 @@ pub struct VirtualKernel {
 }
 
 impl VirtualKernel {
-    /// The kernel that [`VirtualKernel::setup`] built for this user; none: it has
-    /// not been built, or with another configuration than this program's.
+    /// The kernel that [`VirtualKernel::setup`] built for this user. `None`: it was not
+    /// built, or with another configuration than this program's.
     ///
-    /// Errors: there is no folder for it (neither `XDG_CACHE_HOME` nor `HOME` is
-    /// set), or what is there cannot be read.
+    /// Errors: neither `XDG_CACHE_HOME` nor `HOME` is set, or a file cannot be read.
     pub fn find() -> anyhow::Result<Option<Self>> {
         Self::find_in(&cache_folder()?)
     }
@@ -97,14 +95,14 @@ impl VirtualKernel {
         &self.program
     }
 
-    /// What it calls itself, as `uname -r`.
+    /// The kernel's release, as `uname -r`.
     pub fn release(&self) -> &str {
         &self.release
     }
 }
 
-/// Whether a test that needs the virtual kernel can run here: it is built. If not it
-/// says so on the terminal, past the test harness's capture.
+/// The virtual kernel for a test. If it is not built, a line on the terminal names the
+/// skipped test; the test harness does not capture the line.
 pub fn available_or_skip(test: &str) -> Option<VirtualKernel> {
     let found = VirtualKernel::require();
     if let Err(error) = &found {
@@ -113,7 +111,7 @@ pub fn available_or_skip(test: &str) -> Option<VirtualKernel> {
     found.ok()
 }
 
-/// This user's folder for what can be made again: `$XDG_CACHE_HOME/holdfast`, or
+/// This user's cache folder: `$XDG_CACHE_HOME/holdfast`, or
 /// `~/.cache/holdfast`.
 pub fn cache_folder() -> anyhow::Result<PathBuf> {
     let set = |name: &str| {
@@ -126,12 +124,12 @@ pub fn cache_folder() -> anyhow::Result<PathBuf> {
     Ok(cache.join("holdfast"))
 }
 
-/// Where the kernel of this program's configuration is, or is to be.
+/// The folder for the kernel with this program's configuration.
 fn kernel_folder(cache: &Path) -> PathBuf {
     cache.join(format!("virtual-kernel-{}", identity()))
 }
 
-/// Names configuration and patches: a kernel with others is another kernel.
+/// A hash of configuration and patches: with other ones it is another kernel.
 fn identity() -> String {
     use std::fmt::Write as _;
     let mut hash = Sha256::new();
