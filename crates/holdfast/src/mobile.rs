@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `holdfast mobile`: the daemon of the mobile side, and what goes with it.
+//! `holdfast mobile`: the daemon of the mobile side, and its commands.
 //!
-//! The daemon watches one interface, by netlink, and tells the gateway what becomes of
-//! it: sealed, repeated until acknowledged (`holdfast_core::signal`). With a scheme it also
-//! does something for the mobile's own flows (`holdfast_core::mobile_host`), gateway or none.
+//! The daemon watches one interface by netlink. It reports the link's state to the gateway, encrypted,
+//! and repeats each signal until the gateway acknowledges it (`holdfast_core::signal`). With a scheme it
+//! also serves the mobile's own flows (`holdfast_core::mobile_host`), with or without a gateway.
 
 mod cells;
 mod congestion;
@@ -23,7 +23,7 @@ use holdfast_core::LinkState;
 use crate::control::{self, ControlRequest, link_state};
 use crate::settings::{MOBILE_SOCKET, MobileDaemonArgs};
 
-/// Tell the gateway of the own link, or help the own flows without one: the daemon for a vehicle, a ship, a laptop.
+/// Report the link's state to the gateway, or help the mobile's own flows: the daemon for a vehicle, a ship, a laptop.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -44,10 +44,10 @@ pub(crate) struct MobileArgs {
     daemon: MobileDaemonArgs,
 }
 
-/// Other things than to run the daemon.
+/// The commands beside the daemon.
 #[derive(Debug, clap::Subcommand)]
 enum MobileCommand {
-    /// Tell the running daemon of the link, as a script that watches a modem would
+    /// Report the link's state to the running daemon, for a script that watches a modem
     #[command(after_help = "Examples:
   holdfast mobile signal down
   holdfast mobile signal up --gateway 10.3.0.1
@@ -56,7 +56,7 @@ enum MobileCommand {
         /// What happened, or is about to happen, to the link
         #[arg(value_parser = link_state())]
         event: LinkState,
-        /// Milliseconds until the link goes, for going-down-soon; 0 if not known
+        /// Milliseconds until link down, for going-down-soon; 0 if not known
         #[arg(long, value_name = "MS", default_value_t = 0)]
         lead_ms: u16,
         /// The address of the gateway in whose cell the mobile is now, for up
@@ -66,7 +66,7 @@ enum MobileCommand {
         #[arg(long, value_name = "PATH", default_value = MOBILE_SOCKET)]
         socket: PathBuf,
     },
-    /// Opens windows that the daemon has closed, if it dies; started by the daemon
+    /// Opens the windows that the daemon has closed, if the daemon dies; started by the daemon
     #[command(hide = true)]
     Guard(guard::GuardArgs),
     /// Make a key for a mobile and its gateway
@@ -88,7 +88,7 @@ Examples:
 pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
     match &args.command {
         None => {
-            // First, so that nobody waits for a reader of what is wrong with the settings.
+            // The log starts first, so that an error in the settings never waits for a reader.
             crate::log::start(args.daemon.log_format)?;
             daemon::run(args.daemon.settings()?)
         }

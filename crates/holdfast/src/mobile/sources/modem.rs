@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The interface's modem: its state and its signal, as ModemManager reports them on the system's
-//! bus.
+//! The interface's modem: ModemManager reports its state and its signal on the system's bus.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -23,12 +22,11 @@ const ROOT: &str = "/org/freedesktop/ModemManager1";
 const MODEM: &str = "org.freedesktop.ModemManager1.Modem";
 const SIGNAL: &str = "org.freedesktop.ModemManager1.Modem.Signal";
 const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
-/// Why a source ends.
-const BUS_GONE: &str = "sources.modem: the system's D-Bus is gone";
+const BUS_ENDED: &str = "sources.modem: the system's D-Bus has closed the connection";
 /// How long ModemManager may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// Modems named in a message at most.
+/// A message names at most this many modems.
 const SHOWN_MAX: usize = 8;
 
 /// `MM_MODEM_STATE_CONNECTED`.
@@ -49,8 +47,8 @@ const STATES: [&str; 13] = [
     "connecting",
     "connected",
 ];
-/// Properties of the interface for signals and what of each is the level in dBm, the newest
-/// technology first: what several have is the newest one's.
+/// Properties of the interface for signals, and the entry with the level in dBm. The newest technology
+/// is first: its level counts.
 const LEVELS: [(&str, &str); 5] = [
     ("Nr5g", "rsrp"),
     ("Lte", "rsrp"),
@@ -58,7 +56,7 @@ const LEVELS: [(&str, &str); 5] = [
     ("Gsm", "rssi"),
     ("Cdma", "rssi"),
 ];
-/// ModemManager has no value; some modems report that by a number far below any signal.
+/// Some modems report a missing value by a number far below any signal.
 const LEVEL_MIN_DBM: f64 = -200.0;
 
 type Values = HashMap<String, OwnedValue>;
@@ -68,7 +66,7 @@ pub(super) struct ModemSource {
     interface: String,
     choice: ModemChoice,
     poll: Duration,
-    /// Another bus than the system's.
+    /// The bus, if it is not the system's.
     bus: Option<String>,
 }
 
@@ -93,12 +91,11 @@ impl ModemSource {
         bus.context("sources.modem: no system D-Bus")
     }
 
-    /// As ModemManager takes it.
     fn poll_seconds(&self) -> u32 {
         self.poll.as_secs_f64().ceil().max(1.0) as u32
     }
 
-    /// Has the signal asked for, and reads what is so at the moment.
+    /// Makes ModemManager poll the signal, and reads the present state.
     async fn begin(
         &self,
         bus: &Connection,
@@ -172,7 +169,7 @@ impl SourceTask for ModemSource {
             .receive_name_owner_changed_with_args(&[(0, SERVICE)])
             .await?;
         let path = self.find(&bus).await?;
-        // Others may send a message that looks alike, if to us alone.
+        // Any program on the bus can send a message that looks the same; only the owner's count.
         let owner = names.get_name_owner(SERVICE.try_into()?).await?;
         let path = ObjectPath::try_from(path).context("sources.modem: no D-Bus path")?;
         let mut changes = changes(&bus, &path).await?;
@@ -189,13 +186,13 @@ impl SourceTask for ModemSource {
         loop {
             tokio::select! {
                 message = changes.next() => {
-                    let message = message.context(BUS_GONE)??;
+                    let message = message.context(BUS_ENDED)??;
                     let Some((interface, values)) = changed(&message, &owner) else { continue };
                     for event in modem.handle(&interface, &values) {
                         reporter.report(event).await?;
                     }
                 }
-                // A level that stays is not reported again: it is a sample all the same.
+                // ModemManager does not report an unchanged level, but it is a sample too.
                 _ = poll.tick(), if modem.level().is_some() => {
                     let values = all(&bus, &path, SIGNAL).await?;
                     for event in modem.handle(SIGNAL, &values) {
@@ -203,13 +200,13 @@ impl SourceTask for ModemSource {
                     }
                 }
                 owner = owners.next() => {
-                    owner.context(BUS_GONE)?;
-                    bail!("sources.modem: ModemManager has ended or begun anew");
+                    owner.context(BUS_ENDED)?;
+                    bail!("sources.modem: ModemManager has ended or restarted");
                 }
-                gone = removed.next() => {
-                    if *gone.context(BUS_GONE)?.args()?.object_path() == path {
+                object = removed.next() => {
+                    if *object.context(BUS_ENDED)?.args()?.object_path() == path {
                         reporter.report(SourceEvent::Link(LinkEvent::Down)).await?;
-                        bail!("sources.modem: the modem is gone");
+                        bail!("sources.modem: ModemManager has removed the modem");
                     }
                 }
             }
@@ -217,7 +214,7 @@ impl SourceTask for ModemSource {
     }
 }
 
-/// The modem's changes of properties.
+/// Notifications of the modem's changed properties.
 async fn changes(bus: &Connection, path: &ObjectPath<'_>) -> zbus::Result<MessageStream> {
     let rule = MatchRule::builder()
         .msg_type(message::Type::Signal)
@@ -229,7 +226,7 @@ async fn changes(bus: &Connection, path: &ObjectPath<'_>) -> zbus::Result<Messag
     MessageStream::for_match_rule(rule, bus, None).await
 }
 
-/// Has ModemManager ask the modem for its signal.
+/// Makes ModemManager poll the modem's signal.
 async fn start_signal(bus: &Connection, path: &ObjectPath<'_>, seconds: u32) -> zbus::Result<()> {
     let called = bus.call_method(Some(SERVICE), path, Some(SIGNAL), "Setup", &seconds);
     called.await.map(drop)
@@ -241,7 +238,7 @@ async fn all(bus: &Connection, path: &ObjectPath<'_>, interface: &str) -> anyhow
     Ok(properties.get_all(name).await?)
 }
 
-/// Which interface's properties the owner of the name reports as changed, and to what.
+/// The interface and the changed properties in a message of the name's owner.
 fn changed(message: &Message, owner: &OwnedUniqueName) -> Option<(String, Values)> {
     if message.header().sender()? != owner {
         return None;
@@ -261,7 +258,7 @@ struct Modem {
 }
 
 impl Modem {
-    /// These properties are so now; the events.
+    /// Handles the values of properties; returns the events.
     fn handle(&mut self, interface: &str, values: &Values) -> Vec<SourceEvent> {
         match interface {
             MODEM => self.handle_modem(values),
@@ -300,9 +297,9 @@ impl Modem {
 
     fn handle_signal(&mut self, values: &Values) -> Vec<SourceEvent> {
         let mut is_reported = false;
-        for (place, (technology, name)) in LEVELS.iter().enumerate() {
-            if let Some(of) = values.get(*technology) {
-                self.levels[place] = level(of, name);
+        for (index, (technology, name)) in LEVELS.iter().enumerate() {
+            if let Some(entries) = values.get(*technology) {
+                self.levels[index] = level(entries, name);
                 is_reported = true;
             }
         }
@@ -317,17 +314,19 @@ impl Modem {
 }
 
 fn name(state: i32) -> &'static str {
-    let place = usize::try_from(state + 1).ok();
-    place
-        .and_then(|place| STATES.get(place))
-        .unwrap_or(&"in a state that is not known")
+    let index = usize::try_from(state + 1).ok();
+    index
+        .and_then(|index| STATES.get(index))
+        .unwrap_or(&"in an unknown state")
 }
 
 /// A technology's level, dBm.
-fn level(of: &OwnedValue, name: &str) -> Option<f64> {
-    let of = of.try_clone().ok()?;
-    let of = HashMap::<String, OwnedValue>::try_from(of).ok()?;
-    let dbm = of.get(name).and_then(|value| f64::try_from(value).ok())?;
+fn level(entries: &OwnedValue, name: &str) -> Option<f64> {
+    let entries = entries.try_clone().ok()?;
+    let entries = HashMap::<String, OwnedValue>::try_from(entries).ok()?;
+    let dbm = entries
+        .get(name)
+        .and_then(|value| f64::try_from(value).ok())?;
     (LEVEL_MIN_DBM..0.0).contains(&dbm).then_some(dbm)
 }
 

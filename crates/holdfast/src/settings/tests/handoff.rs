@@ -146,9 +146,9 @@ fn a_mobile_has_one_gateway_or_several_cells() {
     assert!(both.contains("takes one of them"), "{both}");
     // Without a gateway there are the schemes of the mobile itself.
     assert!(mobile("").is_ok());
-    let reports_to_nobody = shown("scheme = \"none\"");
+    let without_gateway = shown("scheme = \"none\"");
     assert!(
-        reports_to_nobody.contains("key `mobile.gateway`: missing"),
-        "{reports_to_nobody}"
+        without_gateway.contains("key `mobile.gateway`: missing"),
+        "{without_gateway}"
     );
 }

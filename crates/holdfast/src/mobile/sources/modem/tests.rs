@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A bus of our own, and something on it that speaks as ModemManager does.
+//! The source on a private D-Bus with a fake ModemManager.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -15,7 +15,7 @@ const PATH: &str = "/org/freedesktop/ModemManager1/Modem/3";
 const CONNECTED: i32 = STATE_CONNECTED;
 const REGISTERED: i32 = 8;
 
-/// A `dbus-daemon` of its own, ended when dropped.
+/// A private `dbus-daemon`; dropping this ends it.
 struct Bus {
     process: Child,
     address: String,
@@ -56,7 +56,7 @@ impl Drop for Bus {
     }
 }
 
-/// `org.freedesktop.ModemManager1.Modem`, as far as it is asked.
+/// The properties of `org.freedesktop.ModemManager1.Modem` that the source reads.
 struct FakeModem {
     state: i32,
     technologies: u32,
@@ -103,10 +103,10 @@ impl FakeSignal {
     }
 }
 
-/// A modem on the bus, and what is said of it.
+/// A modem on the bus, and the source's reports.
 struct World {
     service: Connection,
-    heard: Receiver<Report>,
+    reports: Receiver<Report>,
 }
 
 impl World {
@@ -131,30 +131,36 @@ impl World {
 
     async fn new(bus: &Bus, choice: ModemChoice, state: i32) -> Self {
         let service = Self::service(bus, state).await;
-        let (reports, heard) = mpsc::channel(8);
+        let (sender, reports) = mpsc::channel(8);
         let source = LinkSource::Modem;
         let mut modem = ModemSource::new("wwan0", choice, Duration::from_millis(1_500));
         modem.bus = Some(bus.address.clone());
-        tokio::spawn(keep(modem, Reporter { source, reports }));
-        Self { service, heard }
+        tokio::spawn(keep(
+            modem,
+            Reporter {
+                source,
+                reports: sender,
+            },
+        ));
+        Self { service, reports }
     }
 
     async fn next(&mut self) -> SourceEvent {
-        let report = tokio::time::timeout(LIMIT, self.heard.recv()).await;
+        let report = tokio::time::timeout(LIMIT, self.reports.recv()).await;
         report.expect("in time").expect("a report").event
     }
 
-    /// The next ones of weight, until this one.
-    async fn await_told(&mut self, wanted: &SourceEvent) {
-        while self.next_of_weight().await != *wanted {}
+    /// Takes events until this one.
+    async fn await_event(&mut self, wanted: &SourceEvent) {
+        while self.next_event().await != *wanted {}
     }
 
-    /// The next one that is no note.
-    async fn next_of_weight(&mut self) -> SourceEvent {
+    /// The next event that is not a note.
+    async fn next_event(&mut self) -> SourceEvent {
         loop {
-            let told = self.next().await;
-            if !matches!(told, SourceEvent::Note(_)) {
-                return told;
+            let event = self.next().await;
+            if !matches!(event, SourceEvent::Note(_)) {
+                return event;
             }
         }
     }
@@ -176,7 +182,7 @@ impl World {
             .await
             .state_changed(emitter)
             .await
-            .expect("told");
+            .expect("notified");
     }
 
     async fn set_rsrp(&self, dbm: f64) {
@@ -184,7 +190,12 @@ impl World {
         let signal: InterfaceRef<FakeSignal> = server.interface(PATH).await.expect("it");
         signal.get_mut().await.rsrp = Some(dbm);
         let emitter = signal.signal_emitter();
-        signal.get().await.lte_changed(emitter).await.expect("told");
+        signal
+            .get()
+            .await
+            .lte_changed(emitter)
+            .await
+            .expect("notified");
     }
 }
 
@@ -197,8 +208,8 @@ fn run(test: &str, body: impl AsyncFnOnce(&Bus)) {
 }
 
 #[test]
-fn the_modem_of_the_interface_is_found_and_its_state_is_the_links() {
-    let test = "the_modem_of_the_interface_is_found_and_its_state_is_the_links";
+fn the_source_finds_the_interfaces_modem_and_reports_its_state_as_the_links() {
+    let test = "the_source_finds_the_interfaces_modem_and_reports_its_state_as_the_links";
     run(test, async |bus| {
         let mut world = World::new(bus, ModemChoice::OfInterface, CONNECTED).await;
         assert_eq!(world.next().await, SourceEvent::Runs);
@@ -209,7 +220,7 @@ fn the_modem_of_the_interface_is_found_and_its_state_is_the_links() {
         assert_eq!(
             world.next().await,
             SourceEvent::Lifted,
-            "whatever it said before"
+            "an older report of link down ends"
         );
         world.set_state(REGISTERED).await;
         let SourceEvent::Note(note) = world.next().await else {
@@ -219,35 +230,32 @@ fn the_modem_of_the_interface_is_found_and_its_state_is_the_links() {
         assert_eq!(world.next().await, SourceEvent::Link(LinkEvent::Down));
         world.set_state(10).await;
         world.set_state(CONNECTED).await;
-        assert_eq!(world.next_of_weight().await, SourceEvent::Lifted);
+        assert_eq!(world.next_event().await, SourceEvent::Lifted);
     });
 }
 
 #[test]
-fn a_modem_that_is_not_connected_at_the_start_is_an_outage() {
-    let test = "a_modem_that_is_not_connected_at_the_start_is_an_outage";
+fn a_modem_without_a_connection_at_the_start_is_an_outage() {
+    let test = "a_modem_without_a_connection_at_the_start_is_an_outage";
     run(test, async |bus| {
         let mut world = World::new(bus, ModemChoice::OfInterface, REGISTERED).await;
         assert_eq!(world.next().await, SourceEvent::Runs);
-        assert_eq!(
-            world.next_of_weight().await,
-            SourceEvent::Link(LinkEvent::Down)
-        );
+        assert_eq!(world.next_event().await, SourceEvent::Link(LinkEvent::Down));
     });
 }
 
 #[test]
-fn what_others_on_the_bus_say_of_the_modem_is_not_heard() {
-    let test = "what_others_on_the_bus_say_of_the_modem_is_not_heard";
+fn the_source_ignores_other_senders_on_the_bus() {
+    let test = "the_source_ignores_other_senders_on_the_bus";
     run(test, async |bus| {
         let mut world = World::new(bus, ModemChoice::OfInterface, CONNECTED).await;
-        world.await_told(&SourceEvent::Lifted).await;
+        world.await_event(&SourceEvent::Lifted).await;
         let other = zbus::connection::Builder::address(bus.address.as_str()).expect("an address");
         let other = other.build().await.expect("on the bus");
         let names = DBusProxy::new(&other).await.expect("the bus");
         let state = HashMap::from([("State", zbus::zvariant::Value::from(REGISTERED))]);
         let body = (MODEM, state, Vec::<String>::new());
-        // To each one alone, as a bus lets anybody do.
+        // Any program may send a message to one receiver.
         for name in names.list_names().await.expect("names") {
             if name.as_str().starts_with(':') {
                 let sent = other.emit_signal(
@@ -260,90 +268,87 @@ fn what_others_on_the_bus_say_of_the_modem_is_not_heard() {
                 sent.await.expect("sent");
             }
         }
-        // What comes after it on the same bus is heard.
+        // The modem's own report arrives after it.
         world.set_rsrp(-91.0).await;
-        assert_eq!(world.next_of_weight().await, SourceEvent::Signal(-91.0));
+        assert_eq!(world.next_event().await, SourceEvent::Signal(-91.0));
     });
 }
 
 #[test]
-fn the_signal_is_asked_for_and_each_value_is_a_sample() {
-    let test = "the_signal_is_asked_for_and_each_value_is_a_sample";
+fn the_signal_is_polled_and_each_value_is_a_sample() {
+    let test = "the_signal_is_polled_and_each_value_is_a_sample";
     run(test, async |bus| {
         let choice = ModemChoice::Path(PATH.into());
         let mut world = World::new(bus, choice, CONNECTED).await;
-        world.await_told(&SourceEvent::Lifted).await;
+        world.await_event(&SourceEvent::Lifted).await;
         let server = world.service.object_server();
         let signal: InterfaceRef<FakeSignal> = server.interface(PATH).await.expect("it");
         assert_eq!(signal.get().await.rate, 2, "1.5 s, rounded up");
         for dbm in [-97.5, -104.0] {
             world.set_rsrp(dbm).await;
-            world.await_told(&SourceEvent::Signal(dbm)).await;
+            world.await_event(&SourceEvent::Signal(dbm)).await;
         }
-        // It stays, and is told again.
-        assert_eq!(world.next_of_weight().await, SourceEvent::Signal(-104.0));
-        assert_eq!(world.next_of_weight().await, SourceEvent::Signal(-104.0));
+        // The level stays, and each poll reports it.
+        assert_eq!(world.next_event().await, SourceEvent::Signal(-104.0));
+        assert_eq!(world.next_event().await, SourceEvent::Signal(-104.0));
     });
 }
 
-/// What `Signal` says of these technologies.
+/// The properties of `Signal` for these technologies.
 fn signal(levels: &[(&str, &str, f64)]) -> Values {
-    let of = |(technology, name, dbm): &(&str, &str, f64)| {
-        let of = HashMap::from([((*name).to_owned(), OwnedValue::from(*dbm))]);
-        let of = zbus::zvariant::Value::from(of)
+    let property = |(technology, name, dbm): &(&str, &str, f64)| {
+        let entries = HashMap::from([((*name).to_owned(), OwnedValue::from(*dbm))]);
+        let entries = zbus::zvariant::Value::from(entries)
             .try_into_owned()
             .expect("no descriptor");
-        ((*technology).to_owned(), of)
+        ((*technology).to_owned(), entries)
     };
-    levels.iter().map(of).collect()
+    levels.iter().map(property).collect()
 }
 
 #[test]
-fn the_level_is_the_newest_technologys() {
+fn the_level_is_that_of_the_newest_technology() {
     let mut modem = Modem::default();
     let lte = signal(&[("Lte", "rsrp", -100.0)]);
     assert_eq!(modem.handle(SIGNAL, &lte), [SourceEvent::Signal(-100.0)]);
     let both = signal(&[("Lte", "rsrp", -101.0), ("Nr5g", "rsrp", -80.0)]);
     assert_eq!(modem.handle(SIGNAL, &both), [SourceEvent::Signal(-80.0)]);
-    // LTE alone has changed.
+    // Only LTE has changed.
     let lte = signal(&[("Lte", "rsrp", -103.0)]);
     assert_eq!(modem.handle(SIGNAL, &lte), [SourceEvent::Signal(-80.0)]);
     let none = signal(&[("Nr5g", "rsrp", -32_768.0)]);
     let of_lte = [SourceEvent::Signal(-103.0)];
-    assert_eq!(modem.handle(SIGNAL, &none), of_lte, "no value is none");
+    assert_eq!(modem.handle(SIGNAL, &none), of_lte, "5G has no value");
     let none = signal(&[("Lte", "rsrp", f64::NAN)]);
     assert_eq!(modem.handle(SIGNAL, &none), []);
 }
 
 #[test]
-fn another_modem_manager_is_taken_up_when_the_one_before_has_ended() {
-    let test = "another_modem_manager_is_taken_up_when_the_one_before_has_ended";
+fn a_restarted_modem_manager_is_used_again() {
+    let test = "a_restarted_modem_manager_is_used_again";
     run(test, async |bus| {
         let mut world = World::new(bus, ModemChoice::OfInterface, CONNECTED).await;
-        world.await_told(&SourceEvent::Lifted).await;
+        world.await_event(&SourceEvent::Lifted).await;
         let ended = world.service.clone();
         ended.release_name(SERVICE).await.expect("released");
         ended.close().await.expect("closed");
-        let SourceEvent::Failed(problem) = world.next_of_weight().await else {
+        let SourceEvent::Failed(problem) = world.next_event().await else {
             panic!("a failure");
         };
         assert!(problem.starts_with("sources.modem"), "{problem}");
         world.service = World::service(bus, CONNECTED).await;
-        // It may be tried once more before the new one is there.
-        world.await_told(&SourceEvent::Runs).await;
-        world.await_told(&SourceEvent::Lifted).await;
+        // An attempt before the new service is ready may fail.
+        world.await_event(&SourceEvent::Runs).await;
+        world.await_event(&SourceEvent::Lifted).await;
         world.set_state(REGISTERED).await;
-        assert_eq!(
-            world.next_of_weight().await,
-            SourceEvent::Link(LinkEvent::Down)
-        );
+        assert_eq!(world.next_event().await, SourceEvent::Link(LinkEvent::Down));
     });
 }
 
 #[test]
-fn a_modem_that_is_none_is_named_with_those_that_are() {
+fn an_unknown_modem_is_reported_with_the_known_ones() {
     run(
-        "a_modem_that_is_none_is_named_with_those_that_are",
+        "an_unknown_modem_is_reported_with_the_known_ones",
         async |bus| {
             let choice = ModemChoice::Path("/org/freedesktop/ModemManager1/Modem/9".into());
             let mut world = World::new(bus, choice, CONNECTED).await;
@@ -360,7 +365,7 @@ fn a_modem_that_is_none_is_named_with_those_that_are() {
 }
 
 #[test]
-fn values_that_are_not_what_they_should_be_tell_nothing() {
+fn values_of_a_wrong_type_give_no_event() {
     let mut modem = Modem::default();
     let value = |text: &str| OwnedValue::from(zbus::zvariant::Str::from(text.to_owned()));
     for (interface, name) in [
@@ -375,5 +380,5 @@ fn values_that_are_not_what_they_should_be_tell_nothing() {
     let values = Values::from([("Ports".to_owned(), value("wwan0"))]);
     assert_eq!(ports(&values), None);
     assert_eq!(name(STATE_CONNECTED), "connected");
-    assert_eq!(name(99), "in a state that is not known");
+    assert_eq!(name(99), "in an unknown state");
 }
