@@ -86,7 +86,7 @@ fn a_scenario_with_a_wrong_key_is_refused_in_one_line_with_status_64() {
 }
 
 #[test]
-fn a_scenario_whose_hosts_the_substrate_lacks_is_left_out_of_a_folder_and_refused_by_name() {
+fn a_scenario_with_hosts_that_the_substrate_lacks_is_skipped_in_a_folder_and_refused_by_name() {
     let (folder, _) = folder_with(SCENARIO);
     let today = "[hosts]\ncongestion_control = \"cubic\"\n";
     fs::write(
@@ -103,14 +103,14 @@ fn a_scenario_whose_hosts_the_substrate_lacks_is_left_out_of_a_folder_and_refuse
     let why = "fh.congestion_control: got cubic, the model takes reno; \
                set fh.preset, or run it on live or linux\n";
     let all = lab(folder.path(), &["run", ".", "--out", "-"]);
-    let told = String::from_utf8(all.stderr.clone()).unwrap();
-    let own = told
+    let stderr = String::from_utf8(all.stderr.clone()).unwrap();
+    let line = stderr
         .lines()
         .find(|line| line.starts_with("left out"))
         .unwrap();
     let name = |entry: &serde_json::Value| entry["name"].as_str().unwrap().to_owned();
     let expected = format!("left out: 2 runs of {}: {why}", name(&entries[1]));
-    assert_eq!(format!("{own}\n"), expected);
+    assert_eq!(format!("{line}\n"), expected);
     let ran = lines(&all);
     assert_eq!(ran.len(), 2);
     assert!(ran.iter().all(|line| line.scenario == name(&entries[0])));
@@ -123,7 +123,7 @@ fn a_scenario_whose_hosts_the_substrate_lacks_is_left_out_of_a_folder_and_refuse
 }
 
 #[test]
-fn the_model_gives_the_same_bytes_for_any_jobs_and_shards_that_concatenate() {
+fn the_model_gives_the_same_bytes_for_any_jobs_and_shards() {
     let (folder, _) = folder_with(SCENARIO);
     let run = |more: &[&str]| {
         let output = lab(
@@ -151,10 +151,10 @@ fn the_model_writes_packets_that_begin_with_the_mhs_syn() {
         .unwrap()
         .collect();
     assert_eq!(files.len(), 4, "one for each device");
-    let own = files.iter().map(|file| file.as_ref().unwrap().path());
-    let mut at_mh = own.filter(|path| path.to_string_lossy().ends_with("-at-mh.pcapng"));
+    let paths = files.iter().map(|file| file.as_ref().unwrap().path());
+    let mut at_mh = paths.filter(|path| path.to_string_lossy().ends_with("-at-mh.pcapng"));
     let bytes = fs::read(at_mh.next().unwrap()).unwrap();
-    // A section header, and its byte order.
+    // The section header of pcapng.
     assert_eq!(&bytes[..4], [0x0a, 0x0d, 0x0d, 0x0a]);
     assert!(bytes.len() > 100_000, "{}", bytes.len());
 }
@@ -165,7 +165,7 @@ fn papers() -> PathBuf {
 }
 
 #[test]
-fn the_undisturbed_table_of_mtcp_plus_comes_out_as_it_is_printed() {
+fn the_undisturbed_table_of_mtcp_plus_has_the_printed_figures() {
     let arguments = ["run", "mtcp-plus-2007/undisturbed.toml", "--out", "-"];
     let lines = lines(&lab(&papers(), &arguments));
     assert_eq!(lines.len(), 8);
@@ -207,23 +207,23 @@ fn a_claim_has_an_entry_with_a_verdict_and_its_reason() {
         String::from_utf8_lossy(&output.stderr)
     );
     let entries: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let of = |index: usize, key: &str| entries[index][key].clone();
-    assert_eq!(of(0, "id"), "times//scheme=none");
+    let value = |index: usize, key: &str| entries[index][key].clone();
+    assert_eq!(value(0, "id"), "times//scheme=none");
     assert_eq!(
-        (of(0, "printed"), of(0, "verdict")),
+        (value(0, "printed"), value(0, "verdict")),
         (2.3.into(), "holds".into())
     );
-    assert!(of(0, "model").as_f64().unwrap() > 1.0);
-    assert_eq!(of(2, "verdict"), "not comparable");
+    assert!(value(0, "model").as_f64().unwrap() > 1.0);
+    assert_eq!(value(2, "verdict"), "not comparable");
     assert_eq!(
-        (of(3, "id"), of(3, "verdict")),
+        (value(3, "id"), value(3, "verdict")),
         ("times/order/".into(), "not comparable".into())
     );
-    assert_eq!(of(3, "model"), "hold < none");
+    assert_eq!(value(3, "model"), "hold < none");
 }
 
 #[test]
-fn every_papers_scenario_is_read_and_every_claim_has_its_runs() {
+fn every_scenario_of_a_paper_is_valid_and_every_claim_has_runs() {
     for paper in Paper::find(&papers()).unwrap() {
         let runs = paper.runs(true).unwrap();
         assert!(!runs.is_empty());
@@ -231,12 +231,12 @@ fn every_papers_scenario_is_read_and_every_claim_has_its_runs() {
             for row in &table.row {
                 for column in &table.columns {
                     let has = |run: &&Run| {
-                        let of = |key: &String| run.parameters.get(key);
-                        of(&table.column) == Some(column)
+                        let parameter = |key: &String| run.parameters.get(key);
+                        parameter(&table.column) == Some(column)
                             && row
                                 .selection
                                 .iter()
-                                .all(|(key, value)| of(key) == Some(value))
+                                .all(|(key, value)| parameter(key) == Some(value))
                     };
                     assert!(
                         runs.iter().any(|run| has(&run)),
@@ -304,17 +304,17 @@ fn live_runs_the_same_scenario_in_namespaces() {
     let model = run("model");
     let live = run("live");
     assert_same_scenario(&model, &live);
-    // The gateway is told by the carrier, and has what was lost.
+    // The carrier shows link up, and the gateway retransmits from its cache.
     let [(all_without, _), (all, stall)] =
         [0, 1].map(|run| (live[run].transfer_s, live[run].stalls_s[0]));
     let is_shorter = all < all_without && stall.unwrap() < 0.2;
     assert!(is_shorter, "{stall:?}, {all:?} of {all_without:?} s");
     let packets = fs::read_dir(folder.path().join("packets")).unwrap().count();
-    // Each run has one for each of four devices, on both.
+    // One file for each of four devices, for each run, on each substrate.
     assert_eq!(packets, 2 * 4 + 2 * 4);
 }
 
-/// What runs of the same scenario have in common, and what belongs to hosts of their own.
+/// Compares runs of one scenario on the model and on real hosts.
 fn assert_same_scenario(model: &[ResultLine], live: &[ResultLine]) {
     assert_eq!(live.len(), 2);
     for (model, live) in model.iter().zip(live) {
@@ -359,7 +359,7 @@ fn an_uplink_on_live_is_whole_and_its_stall_is_the_fhs() {
         "limit_s = 30\ndirection = \"uplink\"\nstart_s = 0.1",
         1,
     );
-    // Its sender is the MH, its receiver the FH.
+    // On the uplink the sender is the MH.
     let text = text.replacen(
         "[[sweep]]",
         "[mh]\ncongestion_control = \"cubic\"\nmss = 1000\n[[sweep]]",
@@ -380,7 +380,7 @@ fn an_uplink_on_live_is_whole_and_its_stall_is_the_fhs() {
         );
         assert!(line.retransmitted_segments > 0, "{line:?}");
         assert!(line.transfer_s >= line.optimal_s, "{line:?}");
-        // A round trip at least: nothing is under way when the link returns.
+        // At least a round trip: nothing is in flight at link up.
         let stall_s = line.stalls_s[0].unwrap();
         assert!((0.01..5.0).contains(&stall_s), "{line:?}");
         let series = line.series.unwrap();
@@ -401,7 +401,7 @@ fn an_uplink_on_live_is_whole_and_its_stall_is_the_fhs() {
 }
 
 #[test]
-fn a_transfer_that_is_not_in_time_is_reported_with_what_came() {
+fn a_transfer_that_is_not_in_time_is_reported_with_the_bytes_received() {
     if !goes_on_here() {
         return;
     }
@@ -424,19 +424,19 @@ fn a_transfer_that_is_not_in_time_is_reported_with_what_came() {
     );
     assert_eq!(line.ending, "not in time");
     assert_eq!(line.stalls_s, [None]);
-    // Half a second of 20 Mbit/s less the slow start, where the machine keeps time.
+    // Half a second of 20 Mbit/s less slow start.
     let bytes = line.bytes;
     assert!((100_000..2_000_000).contains(&bytes), "{bytes} bytes");
 }
 
 #[test]
-fn an_outage_that_keeps_packets_keeps_them_for_an_mh_whose_device_has_no_carrier() {
+fn the_link_keeps_packets_in_an_outage_although_the_mhs_device_has_no_carrier() {
     if !goes_on_here() {
         return;
     }
-    let of_the_gateway = SCENARIO.find("[[sweep]]").unwrap();
-    // Much is on its way to the gateway when the outage begins, and no queue overflows.
-    let text = SCENARIO[..of_the_gateway]
+    let sweep = SCENARIO.find("[[sweep]]").unwrap();
+    // Many packets are in flight at link down, and no queue overflows.
+    let text = SCENARIO[..sweep]
         .replacen("delay_ms = 2\n", "delay_ms = 20\n", 1)
         .replacen(
             "= 100\noutages",
@@ -447,18 +447,18 @@ fn an_outage_that_keeps_packets_keeps_them_for_an_mh_whose_device_has_no_carrier
     let arguments = ["run", "s.toml", "--substrate", "live", "--out", "-"];
     let line = lines(&lab(folder.path(), &arguments)).remove(0);
     assert!(line.finished && line.intact, "{line:?}");
-    // The sender's timer sends one segment again and again, of what it cannot know to be kept;
-    // a gateway's device without a carrier loses all that comes in the outage.
-    let again = line.retransmitted_segments;
-    assert!(again <= 10, "{again} segments again");
+    // The sender's timer retransmits only its first segment. If the gateway's device lost its carrier,
+    // all packets in the outage would be lost.
+    let retransmitted = line.retransmitted_segments;
+    assert!(retransmitted <= 10, "{retransmitted} segments");
 }
 
 #[test]
-fn results_are_laid_side_by_side_from_their_files() {
+fn a_table_compares_the_results_of_several_files() {
     let (folder, _) = folder_with(SCENARIO);
     let ran = lab(folder.path(), &["run", "s.toml", "--out", "s.jsonl"]);
     assert!(ran.status.success());
-    // A run that is in both counts once.
+    // A run that is in both files counts once.
     let output = lab(folder.path(), &["table", "s.jsonl", "s.jsonl"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let rows: Vec<&str> = text.lines().collect();
@@ -480,11 +480,11 @@ fn results_are_laid_side_by_side_from_their_files() {
     assert!(!output.status.success() && output.stdout.is_empty());
 }
 
-/// What a shell gives a program that SIGPIPE ended.
+/// A shell's exit status for a program that SIGPIPE ended.
 const CLOSED: i32 = 141;
 
 #[test]
-fn an_output_that_nobody_reads_ends_it_without_a_word() {
+fn a_closed_output_ends_the_command_without_a_message() {
     let (folder, _) = folder_with(SCENARIO);
     for arguments in [
         &["list", "."][..],
@@ -504,9 +504,9 @@ fn an_output_that_nobody_reads_ends_it_without_a_word() {
             .unwrap()
             .wait_with_output()
             .unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(
-            (output.status.code(), told.as_str()),
+            (output.status.code(), stderr.as_str()),
             (Some(CLOSED), ""),
             "{arguments:?}"
         );
@@ -521,7 +521,7 @@ fn a_full_disk_leaves_whole_lines() {
     assert!(lab(folder.path(), &run).status.success());
     let whole = fs::read_to_string(&path).unwrap();
     let first = whole.split_inclusive('\n').next().unwrap();
-    // A limit on the file's length, in blocks of 512 bytes, within the second line.
+    // The file's limit, in blocks of 512 bytes, is within the second line.
     let blocks = first.len() / 512 + 1;
     assert!(blocks * 512 < whole.len());
     let limited = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
@@ -531,11 +531,11 @@ fn a_full_disk_leaves_whole_lines() {
         .current_dir(folder.path())
         .output()
         .unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
-        told.contains("--out: cannot write to lines: File too large"),
-        "{told}"
+        stderr.contains("--out: cannot write to lines: File too large"),
+        "{stderr}"
     );
     assert_eq!(fs::read_to_string(&path).unwrap(), first);
 }
@@ -557,7 +557,7 @@ fn a_file_that_another_run_writes_to_is_refused() {
 }
 
 #[test]
-fn a_part_without_runs_is_said() {
+fn a_shard_without_runs_gets_a_message() {
     let (folder, _) = folder_with(SCENARIO);
     let output = lab(folder.path(), &["run", "s.toml", "--shard", "3/3"]);
     assert!(output.status.success());
@@ -567,7 +567,7 @@ fn a_part_without_runs_is_said() {
     );
 }
 
-/// The run would take hours: an endless loop at one moment, or so many events.
+/// The run would take hours.
 #[test]
 fn a_run_on_the_model_is_interrupted_by_sigterm() {
     let endless = SCENARIO.replace("2_000_000", "1_000_000_000_000");
@@ -579,7 +579,7 @@ fn a_run_on_the_model_is_interrupted_by_sigterm() {
         .spawn()
         .unwrap();
     let began = Instant::now();
-    // It has begun when it has taken over the signals and made its file.
+    // The file exists once the signals are handled.
     while !folder.path().join("lines").exists() {
         assert!(began.elapsed() < Duration::from_secs(30));
         thread::sleep(Duration::from_millis(5));
@@ -598,6 +598,6 @@ fn a_run_on_the_model_is_interrupted_by_sigterm() {
         }
         thread::sleep(Duration::from_millis(5));
     };
-    assert_eq!(ended.expect("it goes on").code(), Some(130));
+    assert_eq!(ended.expect("the run ignored SIGTERM").code(), Some(130));
     assert_eq!(fs::read_to_string(folder.path().join("lines")).unwrap(), "");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `holdfast lab run` with an MH that goes from cell to cell, on real hosts: base stations in
+//! `holdfast lab run` with an MH that moves between cells, on real hosts: base stations in
 //! namespaces, real multicast on a bridge, the daemons of both sides.
 
 use std::fs;
@@ -49,8 +49,8 @@ fn run(substrate: &str) -> Vec<ResultLine> {
         .current_dir(folder.path())
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
     let packets = fs::read_dir(folder.path().join("packets")).unwrap().count();
     // One for each device of each run.
     assert_eq!(packets, 2 * 6);
@@ -60,7 +60,7 @@ fn run(substrate: &str) -> Vec<ResultLine> {
         .collect()
 }
 
-/// The MH is handed over in both runs, by multicast before its route has followed.
+/// The MH is handed over in both runs; with multicast, before its route is changed.
 fn assert_handed_over(lines: &[ResultLine]) {
     let [none, multicast] = lines else {
         panic!("two runs");
@@ -70,18 +70,18 @@ fn assert_handed_over(lines: &[ResultLine]) {
         assert_eq!(line.handoffs.len(), 2, "{line:?}");
     }
     assert_eq!(none.handoff.as_ref().unwrap().buffered_bytes_max, None);
-    let of = multicast.handoff.as_ref().unwrap();
-    assert!(of.buffered_bytes_max > Some(0), "{of:?}");
-    // Long before the route has followed.
+    let figures = multicast.handoff.as_ref().unwrap();
+    assert!(figures.buffered_bytes_max > Some(0), "{figures:?}");
+    // The route changes after 300 ms.
     let is_soon = |ms: Option<f64>| ms.is_some_and(|ms| ms < 250.0);
     let are_soon = multicast
         .handoffs
         .iter()
         .all(|one| is_soon(one.new_byte_ms));
-    let [again, again_without] = [multicast, none].map(|line| line.retransmitted_segments);
+    let [with, without] = [multicast, none].map(|line| line.retransmitted_segments);
     assert!(
-        are_soon && again < again_without,
-        "{again} segments again, {again_without} without; {:?}",
+        are_soon && with < without,
+        "{with} segments retransmitted, {without} without handoff; {:?}",
         multicast.handoffs
     );
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The mobile's daemon against a gateway's half of the signals, with real sockets and
-//! a device whose carrier the test holds. The signals take a way of their own, so that
-//! a `down` is delivered too.
+//! The mobile's daemon and a gateway's receiver of signals, with real sockets and a device
+//! whose carrier the test controls. The signals have a link of their own, so that a `down`
+//! arrives too.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -17,20 +17,20 @@ use holdfast_net::netns::{ChildGuard, NetNs, available_or_skip};
 use holdfast_net::rtnl::Rtnl;
 use holdfast_net::tun::{LayerKind, Tun, TunOptions};
 
-/// More than anything here takes on a busy machine.
+/// The deadline of each step; a busy machine needs less.
 const LIMIT: Duration = Duration::from_secs(60);
 const LIFETIME: Duration = Duration::from_secs(90);
 const GATEWAY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 8, 0, 1));
 const MOBILE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 9, 0, 2));
 
-/// A mobile's namespace with a daemon in it, a gateway's with a socket.
-struct Place {
+/// A namespace with the mobile's daemon, and one with the gateway's socket.
+struct World {
     mobile_ns: NetNs,
     daemon: ChildGuard,
     wwan: Tun,
     socket: UdpSocket,
     peers: GatewayPeers,
-    /// What the gateway has heard last.
+    /// The gateway's last notice.
     last: Option<LinkNotice>,
     key: MobileKey,
     started: Instant,
@@ -52,7 +52,7 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// The way that the signals take.
+/// The link for the signals.
 fn connect_namespaces(gateway_ns: &NetNs, mobile_ns: &NetNs) {
     Rtnl::open()
         .unwrap()
@@ -95,7 +95,7 @@ fn spawn(mobile_ns: &NetNs, folder: &Path) -> ChildGuard {
     mobile_ns.spawn_guarded(command).unwrap()
 }
 
-/// A device whose carrier the test holds.
+/// A device whose carrier the test controls.
 fn wireless(ns: &NetNs, name: &str, address: IpAddr) -> Tun {
     ns.run(|| {
         let options = TunOptions {
@@ -113,7 +113,7 @@ fn wireless(ns: &NetNs, name: &str, address: IpAddr) -> Tun {
     .unwrap()
 }
 
-impl Place {
+impl World {
     fn new() -> Self {
         let [gateway_ns, mobile_ns] = [(); 2].map(|()| NetNs::new().unwrap());
         connect_namespaces(&gateway_ns, &mobile_ns);
@@ -142,7 +142,7 @@ impl Place {
         }
     }
 
-    /// Takes the datagrams that come until one is news.
+    /// Takes datagrams until one gives a notice.
     fn next_notice(&mut self) -> LinkNotice {
         let deadline = Instant::now() + LIMIT;
         while Instant::now() < deadline {
@@ -151,12 +151,12 @@ impl Place {
             }
         }
         panic!(
-            "no news from the mobile within {LIMIT:?}: {:?}",
+            "no notice from the mobile within {LIMIT:?}: {:?}",
             self.peers.counters()
         );
     }
 
-    /// Takes a datagram if one comes: whether, and what it changed.
+    /// Takes a datagram: true if there was one, and the notice that it gave.
     fn take_datagram(&mut self) -> (bool, Option<LinkNotice>) {
         let mut datagram = [0; DATAGRAM_BYTES_MAX + 1];
         let Ok((length, from)) = self.socket.recv_from(&mut datagram) else {
@@ -187,8 +187,8 @@ impl Place {
         notice
     }
 
-    /// Takes what comes until the link is this by the daemon itself and, with these addresses,
-    /// by what the gateway has heard last: its epoch.
+    /// Takes datagrams until the daemon's status and the gateway's last notice have this link state,
+    /// and the notice has these addresses. Returns its epoch.
     #[track_caller]
     fn settle(&mut self, link: &str, addresses: &[IpAddr]) -> u64 {
         let deadline = Instant::now() + LIMIT;
@@ -206,12 +206,12 @@ impl Place {
         }
     }
 
-    /// Stops the daemon, and changes things until the kernel has dropped what it would say.
-    fn stop_until_news_is_missed(&mut self) {
+    /// Stops the daemon, and changes the MTU until the kernel has dropped notifications.
+    fn stop_until_notifications_are_dropped(&mut self) {
         self.daemon.signal(libc::SIGSTOP).unwrap();
-        let (before, deadline) = (self.missed_messages(), Instant::now() + LIMIT);
-        while self.missed_messages() == before {
-            assert!(Instant::now() < deadline, "the kernel keeps them all");
+        let (before, deadline) = (self.dropped_messages(), Instant::now() + LIMIT);
+        while self.dropped_messages() == before {
+            assert!(Instant::now() < deadline, "the kernel drops no message");
             let change = || {
                 for octets in [1400, 1500] {
                     self.wwan.set_mtu(octets).unwrap();
@@ -221,16 +221,16 @@ impl Place {
         }
     }
 
-    /// Messages of rtnetlink that sockets in the mobile's namespace have missed.
-    fn missed_messages(&self) -> u64 {
+    /// The rtnetlink messages that the kernel has dropped for the mobile's namespace.
+    fn dropped_messages(&self) -> u64 {
         let path = format!("/proc/{}/net/netlink", self.daemon.id());
         let sockets = std::fs::read_to_string(path).unwrap();
-        let missed = sockets.lines().skip(1).filter_map(|line| {
+        let dropped = sockets.lines().skip(1).filter_map(|line| {
             // sk, Eth, Pid, Groups, Rmem, Wmem, Dump, Locks, Drops, Inode
-            let words: Vec<_> = line.split_whitespace().collect();
-            (words[1] == "0").then(|| words[8].parse::<u64>().ok())?
+            let fields: Vec<_> = line.split_whitespace().collect();
+            (fields[1] == "0").then(|| fields[8].parse::<u64>().ok())?
         });
-        missed.sum()
+        dropped.sum()
     }
 
     fn signal(&self, arguments: &[&str]) {
@@ -254,21 +254,21 @@ impl Place {
 }
 
 #[test]
-fn a_mobile_tells_of_its_carrier_its_addresses_and_commands() {
-    if !available_or_skip("a_mobile_tells_of_its_carrier_its_addresses_and_commands") {
+fn a_mobile_reports_its_carrier_its_addresses_and_commands() {
+    if !available_or_skip("a_mobile_reports_its_carrier_its_addresses_and_commands") {
         return;
     }
-    let mut place = Place::new();
-    place.expect(LinkEvent::Up, &[MOBILE]);
+    let mut world = World::new();
+    world.expect(LinkEvent::Up, &[MOBILE]);
 
-    place.wwan.set_carrier(false).unwrap();
-    let down = place.expect(LinkEvent::Down, &[MOBILE]);
-    place.wwan.set_carrier(true).unwrap();
-    let up = place.expect(LinkEvent::Up, &[MOBILE]);
+    world.wwan.set_carrier(false).unwrap();
+    let down = world.expect(LinkEvent::Down, &[MOBILE]);
+    world.wwan.set_carrier(true).unwrap();
+    let up = world.expect(LinkEvent::Up, &[MOBILE]);
     assert_eq!(up.epoch, down.epoch + 1);
 
     let second = IpAddr::from([10, 9, 0, 3]);
-    place
+    world
         .mobile_ns
         .run(|| {
             let rtnl = Rtnl::open().unwrap();
@@ -276,22 +276,22 @@ fn a_mobile_tells_of_its_carrier_its_addresses_and_commands() {
                 .unwrap();
         })
         .unwrap();
-    place.expect(LinkEvent::Up, &[MOBILE, second]);
+    world.expect(LinkEvent::Up, &[MOBILE, second]);
 
     let both = [MOBILE, second];
-    place.signal(&["going-down-soon", "--lead-ms", "300"]);
-    place.expect(
+    world.signal(&["going-down-soon", "--lead-ms", "300"]);
+    world.expect(
         LinkEvent::GoingDownSoon(Some(Duration::from_millis(300))),
         &both,
     );
-    place.signal(&["down"]);
-    place.expect(LinkEvent::Down, &both);
-    assert_eq!(place.status()["link"], "down");
-    place.signal(&["up"]);
-    place.expect(LinkEvent::Up, &both);
-    assert_eq!(place.status()["link"], "up");
+    world.signal(&["down"]);
+    world.expect(LinkEvent::Down, &both);
+    assert_eq!(world.status()["link"], "down");
+    world.signal(&["up"]);
+    world.expect(LinkEvent::Up, &both);
+    assert_eq!(world.status()["link"], "up");
     assert_eq!(
-        place.status()["gateway"],
+        world.status()["gateway"],
         SocketAddr::new(GATEWAY, PORT_DEFAULT).to_string()
     );
 }
@@ -301,14 +301,14 @@ fn either_end_may_restart() {
     if !available_or_skip("either_end_may_restart") {
         return;
     }
-    let mut place = Place::new();
-    let first = place.expect(LinkEvent::Up, &[MOBILE]);
+    let mut world = World::new();
+    let first = world.expect(LinkEvent::Up, &[MOBILE]);
 
-    // The gateway: the next keepalive is challenged, and believed then.
-    place.peers = peers(&place.key);
-    place.expect(LinkEvent::Up, &[MOBILE]);
+    // The gateway restarts: it challenges the next keepalive.
+    world.peers = peers(&world.key);
+    world.expect(LinkEvent::Up, &[MOBILE]);
     assert!(
-        place
+        world
             .peers
             .counters()
             .rejections
@@ -316,37 +316,37 @@ fn either_end_may_restart() {
             >= 1
     );
 
-    // The mobile: killed, it leaves its socket behind, and its successor replaces it.
-    place.daemon.kill().unwrap();
-    place.daemon = spawn(&place.mobile_ns, place.folder.path());
-    let again = place.expect(LinkEvent::Up, &[MOBILE]);
+    // The mobile is killed: its successor replaces the socket.
+    world.daemon.kill().unwrap();
+    world.daemon = spawn(&world.mobile_ns, world.folder.path());
+    let again = world.expect(LinkEvent::Up, &[MOBILE]);
     assert!(
         again.epoch > first.epoch,
-        "it goes on above the epoch that it forgot"
+        "the epoch is not higher than before the restart"
     );
     let deadline = Instant::now() + LIMIT;
-    while place.status()["acknowledged"] != true {
-        assert!(Instant::now() < deadline, "{}", place.status());
-        place.take_datagram();
+    while world.status()["acknowledged"] != true {
+        assert!(Instant::now() < deadline, "{}", world.status());
+        world.take_datagram();
     }
 
-    let (status, by_itself) = place.daemon.terminate(LIMIT).unwrap();
+    let (status, by_itself) = world.daemon.terminate(LIMIT).unwrap();
     assert!(
         status.success() && by_itself,
-        "SIGTERM ends it in good order"
+        "SIGTERM did not end the daemon"
     );
-    assert!(!place.folder.path().join("mobile.sock").exists());
+    assert!(!world.folder.path().join("mobile.sock").exists());
 }
 
 #[test]
-fn a_mobile_outside_its_prefixes_says_that_it_was_refused() {
-    if !available_or_skip("a_mobile_outside_its_prefixes_says_that_it_was_refused") {
+fn a_mobile_outside_its_prefixes_reports_that_it_was_refused() {
+    if !available_or_skip("a_mobile_outside_its_prefixes_reports_that_it_was_refused") {
         return;
     }
-    let mut place = Place::new();
-    place.expect(LinkEvent::Up, &[MOBILE]);
+    let mut world = World::new();
+    world.expect(LinkEvent::Up, &[MOBILE]);
     let foreign = IpAddr::from([10, 7, 0, 1]);
-    place
+    world
         .mobile_ns
         .run(|| {
             let rtnl = Rtnl::open().unwrap();
@@ -355,71 +355,71 @@ fn a_mobile_outside_its_prefixes_says_that_it_was_refused() {
         })
         .unwrap();
     let deadline = Instant::now() + LIMIT;
-    while place.status()["refused"] != "AddressNotAllowed" {
-        assert!(Instant::now() < deadline, "{}", place.status());
-        assert_eq!(place.take_datagram().1, None, "it changes nothing");
+    while world.status()["refused"] != "AddressNotAllowed" {
+        assert!(Instant::now() < deadline, "{}", world.status());
+        assert_eq!(world.take_datagram().1, None, "the signal was accepted");
     }
 }
 
 #[test]
-fn after_fifty_flaps_the_link_is_what_it_was_last() {
-    if !available_or_skip("after_fifty_flaps_the_link_is_what_it_was_last") {
+fn after_fifty_flaps_both_ends_have_the_last_state() {
+    if !available_or_skip("after_fifty_flaps_both_ends_have_the_last_state") {
         return;
     }
-    let mut place = Place::new();
-    let first = place.expect(LinkEvent::Up, &[MOBILE]).epoch;
+    let mut world = World::new();
+    let first = world.expect(LinkEvent::Up, &[MOBILE]).epoch;
     for last in [false, true] {
         for _ in 0..25 {
             for carrier in [!last, last] {
-                place.wwan.set_carrier(carrier).unwrap();
-                place.take_datagram();
+                world.wwan.set_carrier(carrier).unwrap();
+                world.take_datagram();
             }
         }
         let link = if last { "up" } else { "down" };
-        let epoch = place.settle(link, &[MOBILE]);
+        let epoch = world.settle(link, &[MOBILE]);
         println!("{link} after 25 flaps, epoch {first} to {epoch}");
-        // The end of each outage that was seen is a new epoch; so is the last, if it ended.
+        // The end of each outage that the daemon saw is a new epoch.
         let seen = u64::from(last)..=50;
         assert!(seen.contains(&(epoch - first)), "{first}, {epoch}");
     }
-    assert_eq!(place.status()["sources"][0]["failures"], 0);
+    assert_eq!(world.status()["sources"][0]["failures"], 0);
 }
 
 #[test]
-fn a_daemon_that_was_stopped_for_longer_than_the_kernel_keeps_news_learns_what_is_so() {
-    let test = "a_daemon_that_was_stopped_for_longer_than_the_kernel_keeps_news_learns_what_is_so";
+fn a_daemon_that_missed_notifications_reads_the_present_state() {
+    let test = "a_daemon_that_missed_notifications_reads_the_present_state";
     if !available_or_skip(test) {
         return;
     }
-    let mut place = Place::new();
-    let first = place.expect(LinkEvent::Up, &[MOBILE]).epoch;
-    place.stop_until_news_is_missed();
-    // The device is gone, and what said so was missed.
-    let other = wireless(&place.mobile_ns, "other0", MOBILE);
-    drop(std::mem::replace(&mut place.wwan, other));
-    place.daemon.signal(libc::SIGCONT).unwrap();
-    place.settle("down", &[MOBILE]);
-    // And stays so, when all that waited has been read.
-    let sent = |place: &Place| place.status()["counters"]["sent"].as_u64().unwrap();
-    let before = sent(&place);
+    let mut world = World::new();
+    let first = world.expect(LinkEvent::Up, &[MOBILE]).epoch;
+    world.stop_until_notifications_are_dropped();
+    // The device is removed, and the daemon misses the notification.
+    let other = wireless(&world.mobile_ns, "other0", MOBILE);
+    drop(std::mem::replace(&mut world.wwan, other));
+    world.daemon.signal(libc::SIGCONT).unwrap();
+    world.settle("down", &[MOBILE]);
+    // The link stays down after the daemon has read all messages.
+    let sent = |world: &World| world.status()["counters"]["sent"].as_u64().unwrap();
+    let before = sent(&world);
     let deadline = Instant::now() + LIMIT;
-    while sent(&place) < before + 2 {
+    while sent(&world) < before + 2 {
         assert!(Instant::now() < deadline, "no keepalive");
-        place.take_datagram();
+        world.take_datagram();
     }
-    assert_eq!(place.status()["link"], "down");
-    // It comes back with another number, and another address.
+    assert_eq!(world.status()["link"], "down");
+    // A new device has another index and another address.
     let second = IpAddr::from([10, 9, 0, 3]);
-    place.wwan = wireless(&place.mobile_ns, "wwan0", second);
-    let epoch = place.settle("up", &[second]);
+    world.wwan = wireless(&world.mobile_ns, "wwan0", second);
+    let epoch = world.settle("up", &[second]);
     assert!(epoch > first, "{first}, {epoch}");
-    // It goes and is there again before anybody looks.
-    place.stop_until_news_is_missed();
+    // The device is removed and made again while the daemon is stopped.
+    world.stop_until_notifications_are_dropped();
     let third = IpAddr::from([10, 9, 0, 4]);
-    let other = wireless(&place.mobile_ns, "other1", MOBILE);
-    drop(std::mem::replace(&mut place.wwan, other));
-    place.wwan = wireless(&place.mobile_ns, "wwan0", third);
-    place.daemon.signal(libc::SIGCONT).unwrap();
-    let again = place.settle("up", &[third]);
+    let other = wireless(&world.mobile_ns, "other1", MOBILE);
+    drop(std::mem::replace(&mut world.wwan, other));
+    world.wwan = wireless(&world.mobile_ns, "wwan0", third);
+    world.daemon.signal(libc::SIGCONT).unwrap();
+    let again = world.settle("up", &[third]);
     assert!(again > epoch, "{epoch}, {again}");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The virtual kernel with our own programs in it, where `holdfast lab setup` has built
-//! it: `make test`. These tests need no root.
+//! `holdfast` in the virtual kernel that `holdfast lab setup` has built. These tests need no
+//! root.
 
 use std::fs;
 use std::path::Path;
@@ -50,8 +50,9 @@ fn sleeping_in_a_virtual_kernel_costs_no_time() {
 }
 
 #[test]
-fn how_a_command_ends_is_told_and_the_host_keeps_its_files() {
-    let Some(kernel) = available_or_skip("how_a_command_ends_is_told_and_the_host_keeps_its_files")
+fn an_outcome_has_the_exit_status_and_the_hosts_files_are_unchanged() {
+    let Some(kernel) =
+        available_or_skip("an_outcome_has_the_exit_status_and_the_hosts_files_are_unchanged")
     else {
         return;
     };
@@ -86,9 +87,8 @@ fn how_a_command_ends_is_told_and_the_host_keeps_its_files() {
 }
 
 #[test]
-fn a_command_that_does_not_end_is_ended_at_its_limit() {
-    let Some(kernel) = available_or_skip("a_command_that_does_not_end_is_ended_at_its_limit")
-    else {
+fn a_command_is_ended_at_its_limit() {
+    let Some(kernel) = available_or_skip("a_command_is_ended_at_its_limit") else {
         return;
     };
     let own = folder();

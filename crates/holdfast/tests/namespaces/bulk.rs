@@ -18,7 +18,7 @@ use super::{
 
 const MB: u64 = 1_000_000;
 
-/// A link on which a test of a few megabytes is soon over.
+/// A link on which a transfer of a few megabytes is short.
 pub(super) fn fast_link() -> EmulatedLink {
     EmulatedLink {
         rate_mbit_per_s: 100.0,
@@ -46,7 +46,7 @@ fn bulk_data_arrives_whole_in_both_directions_at_once() {
 }
 
 #[test]
-fn one_connection_carries_both_directions_at_once() {
+fn one_connection_transfers_in_both_directions_at_once() {
     in_virtual_kernel!();
     for scheme in SCHEMES {
         let harness = harness(&emulated(fast_link()), scheme);
@@ -72,7 +72,7 @@ fn two_hundred_flows_at_once_arrive_whole() {
     for seed in 0..200 {
         let at_mh = connect(&harness.topology.mh, fh(), PORT).unwrap();
         let (at_fh, _) = accept(&listener).unwrap();
-        // By turns in both directions.
+        // In alternate directions.
         let (from, to) = if seed % 2 == 0 {
             (at_fh, at_mh)
         } else {
@@ -87,7 +87,7 @@ fn two_hundred_flows_at_once_arrive_whole() {
 }
 
 #[test]
-fn ipv6_passes_as_ipv4_does_and_through_an_outage_too() {
+fn ipv6_survives_an_outage_as_ipv4_does() {
     in_virtual_kernel!();
     for scheme in SCHEMES {
         outage_is_survived(scheme, FH.v6.into(), EmulatedLink::default(), 200);
@@ -108,14 +108,14 @@ fn an_outage_stalls_a_download_for_less_than_two_tenths_of_a_second() {
 }
 
 #[test]
-fn an_outage_that_nobody_tells_of_stalls_a_download_for_a_few_probes_only() {
+fn an_outage_without_a_report_stalls_a_download_for_a_few_probes() {
     in_virtual_kernel!();
     for scheme in SCHEMES {
         let silent = EmulatedLink {
             carrier_follows: false,
             ..EmulatedLink::default()
         };
-        // A probe goes out every round trip, 50 to 130 ms here.
+        // The gateway probes every round trip, 50 to 130 ms here.
         outage_is_survived(scheme, fh(), silent, 300);
     }
 }
@@ -166,8 +166,8 @@ fn an_upload_survives_an_outage_whole() {
     }
 }
 
-/// A seed with which no packet has two wrong bits, of which pairs pass TCP's checksum,
-/// in the first 60 Mbit of either direction.
+/// A seed without two wrong bits in one packet in the first 60 Mbit of each direction: TCP's checksum
+/// does not detect some pairs.
 fn seed_of_lone_errors(settings: &LinkSettings) -> u64 {
     const PACKETS: u64 = 5000;
     const PACKET_BYTES: u64 = 1500;
@@ -183,20 +183,24 @@ fn seed_of_lone_errors(settings: &LinkSettings) -> u64 {
             let _ = link.enqueue((), PACKET_BYTES, Instant::ZERO);
             let packet = link.poll_departure(Instant::ZERO).unwrap();
             packet.flipped_bits.iter().all(|bit| {
-                let place = number * PACKET_BYTES * 8 + u64::from(*bit);
-                let before = last.replace(place);
-                before.is_none_or(|before| place - before > 2 * PACKET_BYTES * 8)
+                let offset = number * PACKET_BYTES * 8 + u64::from(*bit);
+                let before = last.replace(offset);
+                before.is_none_or(|before| offset - before > 2 * PACKET_BYTES * 8)
             })
         })
     };
     (1..10_000)
-        .find(|seed| [1, 2].iter().all(|way| are_lone(seed_for(*seed, *way))))
+        .find(|seed| {
+            [1, 2]
+                .iter()
+                .all(|direction| are_lone(seed_for(*seed, *direction)))
+        })
         .unwrap()
 }
 
-/// Wrong bits that only the checksums of IP and TCP find, both ways.
+/// Only the checksums of IP and TCP detect these wrong bits, in both directions.
 #[test]
-fn wrong_bits_are_found_by_the_receivers_and_nothing_is_kept_of_them() {
+fn packets_with_wrong_bits_are_dropped_and_never_cached() {
     in_virtual_kernel!();
     let settings = LinkSettings {
         rate_mbit_per_s: Some(100.0),
@@ -221,9 +225,9 @@ fn wrong_bits_are_found_by_the_receivers_and_nothing_is_kept_of_them() {
         let (up_fh, up_mh) = connection(&harness, fh(), PORT + 1);
         let downlink = Flow::start(down_fh, down_mh, 2 * MB, 1);
         let uplink = Flow::start(up_mh, up_fh, 2 * MB, 2);
-        for (flow, way) in [(downlink, "downlink"), (uplink, "uplink")] {
+        for (flow, direction) in [(downlink, "downlink"), (uplink, "uplink")] {
             let finished = flow.finish();
-            finished.unwrap_or_else(|error| panic!("{scheme} {way}: {error:#}"));
+            finished.unwrap_or_else(|error| panic!("{scheme} {direction}: {error:#}"));
         }
         let status = harness.gateway.as_ref().unwrap().status().unwrap();
         let counters = harness.topology.cells[0]
@@ -233,9 +237,9 @@ fn wrong_bits_are_found_by_the_receivers_and_nothing_is_kept_of_them() {
             .end()
             .unwrap()
             .counters;
-        let wrong = |way: &str| counters[way]["corrupted_packets"].as_u64().unwrap();
+        let wrong = |direction: &str| counters[direction]["corrupted_packets"].as_u64().unwrap();
         assert!(wrong("downlink") > 5 && wrong("uplink") > 5, "{counters}");
-        // Those of the uplink come by the gateway, but for what is no TCP any more.
+        // The gateway receives those of the uplink that still have TCP's protocol number.
         let noticed = &status["counters"];
         let noticed = ["wrong_checksum", "not_understood"]
             .map(|name| noticed[format!("worker.{name}")].as_u64().unwrap());

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SIGTERM to a gateway that owes bytes: it stays until the MH has them, or both ends
-//! are told that they are lost.
+//! SIGTERM to a gateway that owes bytes: it runs until the MH has them, or resets both ends.
 
 use std::io::ErrorKind;
 use std::thread;
@@ -16,8 +15,7 @@ use super::{PORT, await_outage, await_that, connection, emulated, fh, harness, s
 const MB: u64 = 1_000_000;
 const OUTAGE_AT_S: f64 = 0.5;
 
-/// A gateway that leaves `drain_s` seconds after SIGTERM at the latest, over a link
-/// with one outage.
+/// A gateway that ends at most `drain_s` seconds after SIGTERM; its link has one outage.
 fn draining(drain_s: u32, outage_s: f64) -> Harness {
     let outages = vec![OutageAt {
         at_s: OUTAGE_AT_S,
@@ -44,17 +42,17 @@ fn terminate_while_owing(harness: &mut Harness) {
     harness.signal_gateway(libc::SIGTERM).unwrap();
 }
 
-/// Waits for the gateway's own end with status 0; when that was.
+/// Waits until the gateway ends with status 0. Returns the time.
 fn ended_ns(harness: &mut Harness) -> u64 {
     let child = &mut harness.gateway.as_mut().unwrap().child;
     let status = child.wait_at_most(Duration::from_secs(20)).unwrap();
-    let status = status.expect("the gateway does not leave");
+    let status = status.expect("the gateway does not end");
     assert!(status.success(), "{status}");
     monotonic_ns()
 }
 
 #[test]
-fn a_gateway_that_owes_bytes_leaves_when_the_mh_has_them() {
+fn a_gateway_that_owes_bytes_ends_when_the_mh_has_them() {
     in_virtual_kernel!();
     let mut harness = draining(30, 2.0);
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
@@ -65,19 +63,22 @@ fn a_gateway_that_owes_bytes_leaves_when_the_mh_has_them() {
     let returned_ns = start_ns + 2_500_000_000;
     assert!(
         ended_ns > returned_ns,
-        "it left {} ms before the link was back",
+        "the gateway ended {} ms before link up",
         (returned_ns - ended_ns) / 1_000_000
     );
     let late_ms = (ended_ns - returned_ns) / 1_000_000;
-    println!("left {late_ms} ms after the link's return");
-    assert!(late_ms < 5000, "it left {late_ms} ms after it");
-    // Nobody serves the flow any more, and it ends with every byte.
+    println!("the gateway ended {late_ms} ms after link up");
+    assert!(
+        late_ms < 5000,
+        "the gateway ended {late_ms} ms after link up"
+    );
+    // The flow continues without a gateway, and every byte arrives.
     let received = flow.finish().unwrap();
     assert_eq!(received.bytes(), 6 * MB);
 }
 
 #[test]
-fn both_ends_are_reset_when_the_time_for_what_is_owed_is_over() {
+fn both_ends_are_reset_when_the_time_for_owed_bytes_is_over() {
     in_virtual_kernel!();
     let mut harness = draining(1, 4.0);
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
@@ -89,16 +90,16 @@ fn both_ends_are_reset_when_the_time_for_what_is_owed_is_over() {
     let ended_ns = ended_ns(&mut harness);
     assert!(
         ended_ns < start_ns + 4_500_000_000,
-        "it waited for the link"
+        "the gateway waited for link up"
     );
-    let at_fh = sender.join().unwrap().expect_err("the FH is told nothing");
+    let at_fh = sender.join().unwrap().expect_err("the FH gets no RST");
     assert_eq!(at_fh.kind(), ErrorKind::ConnectionReset, "the FH");
-    // Its RST to the MH had no link to go by: the FH's own answers what it says next.
+    // The gateway's RST to the MH was lost in the outage: the FH answers the MH's next segment with a RST.
     let link = harness.topology.cells[0].link.as_ref().unwrap();
-    await_that("the link is back", || link.is_up());
-    let said = std::io::Write::write_all(&mut &to_fh, b"?");
-    assert!(said.is_ok(), "{said:?}");
+    await_that("link up", || link.is_up());
+    let sent = std::io::Write::write_all(&mut &to_fh, b"?");
+    assert!(sent.is_ok(), "{sent:?}");
     let (_, ended) = receiver.join().unwrap();
-    let at_mh = ended.expect_err("the MH takes what it has for all").kind();
+    let at_mh = ended.expect_err("the MH takes a part for the whole").kind();
     assert_eq!(at_mh, ErrorKind::ConnectionReset, "the MH");
 }

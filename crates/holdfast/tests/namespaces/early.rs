@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! M-TCP's early set-up between real kernels: both orders, both ways, refused and killed.
+//! M-TCP's early set-up between real kernels: opened by either end, refused, and with a gateway that is killed.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, TcpStream};
@@ -27,7 +27,7 @@ fn early() -> Harness {
     harness
 }
 
-/// A connection between two hosts: the listener's end, and that of the one that opens it.
+/// A connection between two hosts: the listener's end, and the opener's end.
 fn open(at: &NetNs, from: &NetNs, address: IpAddr, port: u16) -> (TcpStream, TcpStream) {
     let listener = listen(at, address, port).unwrap();
     let opened = connect(from, address, port).unwrap();
@@ -40,42 +40,42 @@ fn counter(harness: &Harness, name: &str) -> u64 {
 }
 
 #[test]
-fn data_goes_whole_both_ways_whichever_end_opens() {
+fn data_arrives_whole_in_both_directions_whichever_end_opens() {
     in_virtual_kernel!();
     let harness = early();
     let topology = &harness.topology;
     let opened_by_mh = open(&topology.fh, &topology.mh, fh(), PORT);
     let opened_by_fh = open(&topology.mh, &topology.fh, MH.v4.into(), PORT + 1);
     for (number, (one, other)) in [opened_by_mh, opened_by_fh].into_iter().enumerate() {
-        let back = (other.try_clone().unwrap(), one.try_clone().unwrap());
-        let there = Flow::start(one, other, 20 * MB, number as u64);
-        let back = Flow::start(back.0, back.1, 10 * MB, 7 + number as u64);
-        let there = there.finish();
-        there.unwrap_or_else(|error| panic!("{number}, there: {error:#}"));
-        let back = back.finish();
-        back.unwrap_or_else(|error| panic!("{number}, back: {error:#}"));
+        let reverse = (other.try_clone().unwrap(), one.try_clone().unwrap());
+        let forward = Flow::start(one, other, 20 * MB, number as u64);
+        let reverse = Flow::start(reverse.0, reverse.1, 10 * MB, 7 + number as u64);
+        let received = forward.finish();
+        received.unwrap_or_else(|error| panic!("{number}, forward: {error:#}"));
+        let received = reverse.finish();
+        received.unwrap_or_else(|error| panic!("{number}, reverse: {error:#}"));
     }
     assert_eq!(counter(&harness, "early_joined"), 2);
     assert_eq!(counter(&harness, "early_lost"), 0);
 }
 
 #[test]
-fn an_end_that_refuses_resets_the_one_that_opened() {
+fn an_end_that_refuses_resets_the_opener() {
     in_virtual_kernel!();
     let harness = early();
     let topology = &harness.topology;
     for (from, address) in [(&topology.mh, fh()), (&topology.fh, MH.v4.into())] {
-        // Connected first, and told then: it may hear of both at once.
-        let heard = connect(from, address, PORT + 9)
+        // The opener is connected early; the RST comes later, or before it can read.
+        let read = connect(from, address, PORT + 9)
             .and_then(|stream| std::io::Read::read(&mut &stream, &mut [0; 1]));
-        let ended = heard.expect_err("nobody listens");
+        let ended = read.expect_err("no program listens");
         assert_eq!(ended.kind(), ErrorKind::ConnectionReset);
     }
     assert_eq!(counter(&harness, "early_refused"), 2);
 }
 
 #[test]
-fn a_connection_stands_still_without_the_gateway_and_goes_on_with_the_next() {
+fn a_connection_stops_without_the_gateway_and_continues_with_its_successor() {
     in_virtual_kernel!();
     let mut harness = early();
     let topology = &harness.topology;
@@ -83,16 +83,19 @@ fn a_connection_stands_still_without_the_gateway_and_goes_on_with_the_next() {
     let flow = Flow::start(other, one, 30 * MB, 3);
     flow.wait_bytes(4 * MB).unwrap();
     harness.kill_gateway().unwrap();
-    // What was on its way is there; then nothing is, for a while.
+    // The bytes in flight arrive; then no byte arrives for 700 ms.
     let mut last = (flow.watch().bytes(), std::time::Instant::now());
-    await_that("the connection stands still", || {
+    await_that("no byte arrives", || {
         let bytes = flow.watch().bytes();
         if bytes != last.0 {
             last = (bytes, std::time::Instant::now());
         }
         last.1.elapsed().as_millis() > 700
     });
-    assert!(flow.watch().bytes() < 30 * MB, "it went on by itself");
+    assert!(
+        flow.watch().bytes() < 30 * MB,
+        "the connection continued without a gateway"
+    );
     harness.start_gateway().unwrap();
     let received = flow.finish().unwrap_or_else(|error| panic!("{error:#}"));
     assert_eq!(received.bytes(), 30 * MB);

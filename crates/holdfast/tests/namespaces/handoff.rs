@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Two base stations, one router, an FH, and an MH that moves to and fro between their cells
-//! under load in both directions: real sockets, real IP multicast.
+//! Two base stations, one router, an FH, and an MH that moves between their cells under load in both
+//! directions: real sockets, real IP multicast.
 //!
 //! ```text
 //!   FH --- router ===+=== west ---(cell, veth with 40 Mb/s)--- MH (10.9.0.2)
 //!                    +=== east ---(cell, veth with 40 Mb/s)---+
 //! ```
 //!
-//! The MH leaves a cell by hearing nothing from it any more.
+//! The MH leaves a cell: from then on it receives nothing from there.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
@@ -31,27 +31,25 @@ const FH: &str = "10.1.0.2";
 /// The longest time without a byte around a handoff.
 const GAP_MAX_MS: u64 = 250;
 
-/// The same for M-TCP that forwards: a segment that reaches the station before as the MH leaves it
-/// may be lost. The FH's timer repairs that: 200 ms and a round trip.
+/// The same for M-TCP that forwards. A segment that reaches the old station at the move may be lost;
+/// the FH's timer retransmits it after 200 ms and a round trip.
 const FORWARDED_GAP_MAX_MS: u64 = 400;
 
-/// The same where the buffers are discarded: the FH sends again when its own timer expires, and
-/// Linux may need two.
+/// The same if the buffers are discarded: the FH's timer retransmits, and Linux may need two timeouts.
 const DISCARDED_GAP_MAX_MS: u64 = 2_000;
 
-/// The longest synchronisation of an announced move with the base station before alive: below
-/// `sync_wait_ms`, at which it is given up.
+/// The longest synchronisation of an announced move while the old station is alive. It is below
+/// `sync_wait_ms`.
 const SYNC_MAX_MS: f64 = 25.0;
 
-/// The same where the base station before dies as the MH leaves it: the FH's own timeout
-/// repairs what was lost.
+/// The same if the old station dies at the move: the FH's timer retransmits what was lost.
 const KILLED_GAP_MAX_MS: u64 = 3_000;
 
 const KEY: &str = "hf1:0000000a:1111111111111111111111111111111111111111111111111111111111111111";
 const GROUP_KEY: &str =
     "hf1:0000000b:2222222222222222222222222222222222222222222222222222222222222222";
 
-/// A base station: its name, its number on the wired side, the network of its cell.
+/// A base station: its name, its address on the wired side, the network of its cell.
 #[derive(Clone, Copy, Debug)]
 struct Station {
     name: &'static str,
@@ -70,11 +68,10 @@ const EAST: Station = Station {
     cell: 3,
 };
 
-/// What the stations run.
 struct Variant {
     name: &'static str,
     scheme: &'static str,
-    /// Sections of their settings.
+    /// Sections of the stations' settings.
     lines: &'static str,
     /// The longest time without a byte around a handoff.
     gap_max_ms: u64,
@@ -161,11 +158,11 @@ fn tcp_counter(ns: &NetNs, file: &str, name: &str) -> u64 {
 fn gap_ms(received: &Received, (from_ns, to_ns): (u64, u64)) -> u64 {
     let arrivals: Vec<u64> = received.arrivals.iter().map(|one| one.at_ns).collect();
     let gaps = arrivals.windows(2).filter(|pair| {
-        // It ends after the move began, and began soon after it was over.
+        // The gap ends after the move began, and began at most 0.5 s after the move's end.
         pair[1] > from_ns && pair[0] < to_ns + 500_000_000
     });
     let longest = gaps.map(|pair| pair[1] - pair[0]).max();
-    longest.expect("something came after it") / 1_000_000
+    longest.expect("no byte arrived after the move") / 1_000_000
 }
 
 const FORWARDING: &str = "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 \
@@ -208,7 +205,7 @@ impl World {
                 &format!("ip addr add 10.{cell}.0.2/24 dev {name}; ip link set {name} up"),
             );
             sh(ns, &format!("ip route add {MH} via 10.{cell}.0.2 dev wl0"));
-            // The cell's rate; its queue is what 50 ms of it hold.
+            // The cell's rate, with a queue of 50 ms.
             for (ns, device) in [(ns, "wl0"), (&mh, *name)] {
                 let tbf = "root tbf rate 40mbit burst 32k latency 50ms";
                 sh(ns, &format!("tc qdisc add dev {device} {tbf}"));
@@ -233,7 +230,7 @@ impl World {
             cell: 0,
         };
         world.route_to(0);
-        world.hear_only(0);
+        world.receive_from(0);
         for number in 0..2 {
             world.start_station(number, variant.scheme, always);
         }
@@ -326,8 +323,8 @@ impl World {
         sh(&self.router, &format!("ip route replace {MH} via {wired}"));
     }
 
-    /// The MH hears one cell only.
-    fn hear_only(&self, number: usize) {
+    /// The MH receives from one cell only.
+    fn receive_from(&self, number: usize) {
         let other = self.stations[1 - number].0.name;
         let lines =
             format!("flush chain inet radio in; add rule inet radio in iifname {other} drop");
@@ -337,7 +334,7 @@ impl World {
         sh(&self.mh, &route);
     }
 
-    /// The MH says that it will leave, and the other station buffers.
+    /// The MH announces that it will leave, and the other station buffers.
     fn prepare(&self) {
         let mut command = Command::new(HOLDFAST);
         command.args(["mobile", "signal", "going-down-soon", "--socket"]);
@@ -349,16 +346,16 @@ impl World {
         });
     }
 
-    /// The MH is in the other cell from now on; when that was, and when it was done.
+    /// Moves the MH to the other cell. Returns the time before and after.
     fn leave(&mut self) -> (u64, u64) {
         self.cell = 1 - self.cell;
         let before_ns = monotonic_ns();
-        self.hear_only(self.cell);
+        self.receive_from(self.cell);
         (before_ns, monotonic_ns())
     }
 
-    /// The MH is at the station of its cell; what the handoff took there, ms. None if that one
-    /// knew of no other.
+    /// Waits until the MH is at its cell's station. Returns the duration of the handoff, in ms; `None` if
+    /// the station knew no old one.
     fn arrived(&self) -> Option<f64> {
         let cell = self.cell;
         await_that("the MH is there", || self.role(cell) == "forwarding");
@@ -366,14 +363,12 @@ impl World {
         status["handoff"]["mobiles"][0]["last_sync_ms"].as_f64()
     }
 
-    /// Segments that both ends have sent again, and of all that has come to the MH those that
-    /// it had already.
-    fn repeated(&self) -> (u64, u64) {
-        let again = [&self.fh, &self.mh].map(|ns| tcp_counter(ns, "snmp", "RetransSegs"));
-        let again = again.iter().sum();
-        let had = ["TCPDSACKOldSent", "TCPDSACKOfoSent"];
-        let had = had.map(|name| tcp_counter(&self.mh, "netstat", name));
-        (again, had.iter().sum())
+    /// The segments that both ends have retransmitted, and those that the MH received twice.
+    fn retransmitted(&self) -> (u64, u64) {
+        let sent = [&self.fh, &self.mh].map(|ns| tcp_counter(ns, "snmp", "RetransSegs"));
+        let twice = ["TCPDSACKOldSent", "TCPDSACKOfoSent"];
+        let twice = twice.map(|name| tcp_counter(&self.mh, "netstat", name));
+        (sent.iter().sum(), twice.iter().sum())
     }
 
     fn kill(&mut self, number: usize) {
@@ -381,7 +376,7 @@ impl World {
         child.kill().unwrap();
     }
 
-    /// A transfer each way; the FH's and the MH's data.
+    /// Starts a transfer in each direction: downlink, uplink.
     fn flows(&self, bytes: u64) -> (Flow, Flow) {
         let address: IpAddr = FH.parse().unwrap();
         let connection = |port: u16| {
@@ -431,7 +426,7 @@ impl Drop for World {
     }
 }
 
-fn moves_to_and_fro(variant: &Variant) {
+fn moves_between_cells(variant: &Variant) {
     let scheme = variant.name;
     let mut world = World::new(variant, false);
     let (down, up) = world.flows(40 * MB);
@@ -439,9 +434,9 @@ fn moves_to_and_fro(variant: &Variant) {
     for round in 0..4 {
         let before = down.watch().bytes();
         down.wait_bytes(before + 3 * MB).unwrap();
-        // By turns announced and not; the wired route is moved in the second half only.
+        // Every second move is announced. Only in the second half the wired route changes.
         let is_prepared = round % 2 == 0;
-        let repeated = world.repeated();
+        let retransmitted = world.retransmitted();
         if is_prepared {
             world.prepare();
         }
@@ -449,8 +444,8 @@ fn moves_to_and_fro(variant: &Variant) {
         let took_ms = world.arrived().expect("a synchronisation, and its time");
         let before = down.watch().bytes();
         down.wait_bytes(before + MB).unwrap();
-        let after = world.repeated();
-        let (again, had) = (after.0 - repeated.0, after.1 - repeated.1);
+        let after = world.retransmitted();
+        let (sent, twice) = (after.0 - retransmitted.0, after.1 - retransmitted.1);
         if is_prepared {
             let timeouts = world.counter(world.cell, "sync_timeouts");
             assert!(
@@ -458,7 +453,7 @@ fn moves_to_and_fro(variant: &Variant) {
                 "{scheme}: {took_ms} ms, {timeouts} timeouts"
             );
         }
-        moves.push((at_ns, is_prepared, took_ms, again, had));
+        moves.push((at_ns, is_prepared, took_ms, sent, twice));
         if round >= 2 {
             world.route_to(world.cell);
         }
@@ -467,11 +462,11 @@ fn moves_to_and_fro(variant: &Variant) {
     let down = down.unwrap_or_else(|error| panic!("{scheme} downlink: {error:#}"));
     up.finish()
         .unwrap_or_else(|error| panic!("{scheme} uplink: {error:#}"));
-    for (at_ns, is_prepared, took_ms, again, had) in moves {
+    for (at_ns, is_prepared, took_ms, sent, twice) in moves {
         let gap_ms = gap_ms(&down, at_ns);
         println!(
-            "{scheme}, announced {is_prepared}: nothing for {gap_ms} ms, synchronised in \
-             {took_ms:.1} ms, {again} segments again by both ends, {had} came twice"
+            "{scheme}, announced {is_prepared}: no byte for {gap_ms} ms, synchronised in \
+             {took_ms:.1} ms, {sent} segments retransmitted by both ends, {twice} received twice"
         );
         assert_shorter_than(variant.gap_max_ms, scheme, gap_ms);
     }
@@ -484,15 +479,15 @@ fn moves_to_and_fro(variant: &Variant) {
 }
 
 #[test]
-fn an_mh_moves_to_and_fro_under_load_and_every_byte_arrives() {
+fn an_mh_moves_between_cells_under_load_and_every_byte_arrives() {
     in_virtual_kernel!();
     for variant in &VARIANTS {
-        moves_to_and_fro(variant);
+        moves_between_cells(variant);
     }
 }
 
 #[test]
-fn the_station_before_is_killed_as_the_mh_leaves_it() {
+fn every_byte_arrives_although_the_old_station_is_killed_at_the_move() {
     in_virtual_kernel!();
     for variant in &VARIANTS {
         let scheme = variant.name;
@@ -503,7 +498,7 @@ fn the_station_before_is_killed_as_the_mh_leaves_it() {
         world.kill(0);
         let at_ns = world.leave();
         world.arrived();
-        // Nobody sends copies any more: the network has to move its route.
+        // The killed station sends no copies: the network has to change its route.
         world.route_to(1);
         down.wait_bytes(8 * MB).unwrap();
         world.start_station(0, variant.scheme, true);
@@ -515,13 +510,13 @@ fn the_station_before_is_killed_as_the_mh_leaves_it() {
         up.finish()
             .unwrap_or_else(|error| panic!("{scheme} uplink: {error:#}"));
         let gap_ms = gap_ms(&down, at_ns);
-        println!("{scheme}: killed: nothing for {gap_ms} ms");
+        println!("{scheme}: killed: no byte for {gap_ms} ms");
         world.report(scheme);
         assert_shorter_than(KILLED_GAP_MAX_MS, scheme, gap_ms);
     }
 }
 
-/// Connections that have each said a byte both ways, and say no more.
+/// Connections that have sent a byte in each direction, and are idle now.
 fn idle_connections(world: &World, count: usize) -> Vec<(TcpStream, TcpStream)> {
     let address: IpAddr = FH.parse().unwrap();
     let listener = listen(&world.fh, address, PORT + 2).unwrap();
@@ -541,7 +536,7 @@ fn idle_connections(world: &World, count: usize) -> Vec<(TcpStream, TcpStream)> 
 /// Also the figures of docs/schemes/handoff.md, with `HOLDFAST_CONNECTIONS=1,100,1000` and
 /// `--nocapture`.
 #[test]
-fn a_handoff_of_many_connections_takes_each_of_them_along() {
+fn a_handoff_moves_all_of_many_connections() {
     in_virtual_kernel!();
     let counts = std::env::var("HOLDFAST_CONNECTIONS").unwrap_or_else(|_| "100".to_string());
     let counts: Vec<usize> = counts.split(',').map(|one| one.parse().unwrap()).collect();
@@ -566,7 +561,7 @@ fn a_handoff_of_many_connections_takes_each_of_them_along() {
             }
             let down = down.finish();
             let down = down.unwrap_or_else(|error| panic!("{}: {error:#}", variant.name));
-            // Each of the others goes on.
+            // The idle connections still work.
             for (at_fh, at_mh) in &mut idle {
                 at_fh.write_all(&[9]).unwrap();
                 at_mh.read_exact(&mut [0]).unwrap();
@@ -582,8 +577,8 @@ fn a_handoff_of_many_connections_takes_each_of_them_along() {
             let gaps: Vec<u64> = moves.iter().map(|one| gap_ms(&down, one.0)).collect();
             let sync: Vec<String> = moves.iter().map(|one| format!("{:.1}", one.1)).collect();
             println!(
-                "{}, {count} connections: synchronised in {} ms; nothing for {gaps:?} ms; \
-                 {} bytes a connection; {} by their time",
+                "{}, {count} connections: synchronised in {} ms; no byte for {gaps:?} ms; \
+                 {} bytes a connection; {} timeouts",
                 variant.name,
                 sync.join(", "),
                 bytes.checked_div(states).unwrap_or(0),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `keep` at the gateway, for what mobiles receive, and at the mobile, for what it sends.
+//! `keep` at the gateway, for downloads, and at the mobile, for uploads.
 
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::tcp_info::TcpInfo;
@@ -17,28 +17,30 @@ use super::{
 const MB: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Which way the data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Down,
     Up,
 }
 
-/// A transfer with an outage of three seconds after its first one: how long nothing came after it.
-fn outage_is_survived(way: Way, link: &EmulatedLink, limit_ms: u64) {
+/// A transfer with an outage from second 1 to 4; the stall after it is below `limit_ms`.
+fn outage_is_survived(direction: Direction, link: &EmulatedLink, limit_ms: u64) {
     let link = EmulatedLink {
         outages: EmulatedLink::with_outage(1.0, 3.0).outages,
         ..link.clone()
     };
-    let what = format!("{way:?}, carrier {}: stalled for", link.carrier_follows);
+    let what = format!(
+        "{direction:?}, carrier {}: stalled for",
+        link.carrier_follows
+    );
     let settings = emulated(link);
-    let scheme = (way == Way::Down).then_some("keep");
+    let scheme = (direction == Direction::Down).then_some("keep");
     let mut harness = topology(&settings, scheme);
-    let mobile = (way == Way::Up).then(|| Mobile::start(&harness, "keep", &[]));
+    let mobile = (direction == Direction::Up).then(|| Mobile::start(&harness, "keep", &[]));
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
-    let (from, to) = match way {
-        Way::Down => (at_fh, at_mh),
-        Way::Up => (at_mh, at_fh),
+    let (from, to) = match direction {
+        Direction::Down => (at_fh, at_mh),
+        Direction::Up => (at_mh, at_fh),
     };
     let flow = Flow::start(from, to, 6 * MB, 5);
     flow.wait_bytes(MB / 4).unwrap();
@@ -49,12 +51,12 @@ fn outage_is_survived(way: Way, link: &EmulatedLink, limit_ms: u64) {
     let stall_ms = received.stall_ms(start_ns + 4 * SECOND_NS);
     println!("{what} {stall_ms} ms");
     if let Some(mobile) = &mobile {
-        assert!(mobile.counter("keep.kept") > 0, "nothing was kept");
+        assert!(mobile.counter("keep.kept") > 0, "no packet was queued");
     }
     assert_shorter_than(limit_ms, &what, stall_ms);
 }
 
-/// A link whose outages nobody reports.
+/// A link without reports of its outages.
 fn silent() -> EmulatedLink {
     EmulatedLink {
         carrier_follows: false,
@@ -65,28 +67,27 @@ fn silent() -> EmulatedLink {
 #[test]
 fn an_outage_stalls_a_download_for_less_than_two_tenths_of_a_second() {
     in_virtual_kernel!();
-    outage_is_survived(Way::Down, &EmulatedLink::default(), 200);
+    outage_is_survived(Direction::Down, &EmulatedLink::default(), 200);
 }
 
 #[test]
 fn a_silent_outage_stalls_a_download_for_a_few_round_trips() {
     in_virtual_kernel!();
-    outage_is_survived(Way::Down, &silent(), 350);
+    outage_is_survived(Direction::Down, &silent(), 350);
 }
 
 #[test]
 fn an_outage_stalls_an_upload_for_less_than_two_tenths_of_a_second() {
     in_virtual_kernel!();
-    outage_is_survived(Way::Up, &EmulatedLink::default(), 200);
+    outage_is_survived(Direction::Up, &EmulatedLink::default(), 200);
 }
 
 #[test]
 fn a_silent_outage_stalls_an_upload_for_a_few_round_trips() {
     in_virtual_kernel!();
-    outage_is_survived(Way::Up, &silent(), 350);
+    outage_is_survived(Direction::Up, &silent(), 350);
 }
 
-/// What the gateway has counted.
 fn counter(harness: &Harness, name: &str) -> u64 {
     let status = status_at(&harness.folder().join("gateway.sock")).unwrap();
     status["counters"][name].as_u64().unwrap_or_default()
@@ -113,7 +114,7 @@ fn a_thousand_changes_between_kernel_and_daemon_keep_the_order() {
     };
     let settings = emulated(fast);
     let mut harness = harness(&settings, "keep");
-    // So many that none has to give way to a newer one.
+    // The queue is long enough for all packets of an outage.
     harness.stop_gateway().unwrap();
     harness.set_gateway_settings("[keep]\nflow_packets_max = 1024\n");
     harness.start_gateway().unwrap();
@@ -125,7 +126,7 @@ fn a_thousand_changes_between_kernel_and_daemon_keep_the_order() {
     let mut before = flow.watch().bytes();
     while before < 9 * MB {
         report_link(&socket, mobile, "down").unwrap();
-        // An outage in which packets come, and one in which none may.
+        // Every second outage lasts until a packet is taken.
         if changes % 4 == 0 {
             let taken = counter(&harness, "keep.taken");
             await_that("a packet is taken", || {
@@ -140,14 +141,14 @@ fn a_thousand_changes_between_kernel_and_daemon_keep_the_order() {
     flow.finish().unwrap();
     let resent = TcpInfo::of(&sender).unwrap().bytes_retrans;
     let taken = counter(&harness, "keep.taken");
-    println!("{changes} changes, {taken} taken, {resent} bytes sent again");
+    println!("{changes} changes, {taken} taken, {resent} bytes retransmitted");
     assert!(changes >= 1_000 && taken > 100, "{changes} {taken}");
     assert_eq!(counter(&harness, "keep.displaced"), 0);
     assert_eq!(counter(&harness, "data-path.taken"), taken);
-    assert_eq!(resent, 0, "bytes sent again: packets overtook others");
+    assert_eq!(resent, 0, "retransmissions: packets overtook others");
 }
 
-/// A transfer through an outage in which this happens to the gateway.
+/// A transfer through an outage; in the outage `happens` kills, restarts or stops the gateway.
 fn mishap(mut happens: impl FnMut(&mut Harness)) {
     let link = EmulatedLink::with_outage(0.5, 2.0);
     let mut harness = harness(&emulated(link), "keep");
@@ -156,13 +157,13 @@ fn mishap(mut happens: impl FnMut(&mut Harness)) {
     flow.wait_bytes(MB / 4).unwrap();
     start_link(&mut harness);
     await_outage(&harness);
-    await_that("something is kept", || counter(&harness, "keep.kept") > 0);
+    await_that("a packet is queued", || counter(&harness, "keep.kept") > 0);
     happens(&mut harness);
     flow.finish().unwrap();
 }
 
 #[test]
-fn a_gateway_killed_in_an_outage_costs_what_it_has_kept() {
+fn a_gateway_killed_in_an_outage_loses_only_its_queue() {
     in_virtual_kernel!();
     mishap(|harness| {
         harness.kill_gateway().unwrap();
@@ -170,7 +171,7 @@ fn a_gateway_killed_in_an_outage_costs_what_it_has_kept() {
 }
 
 #[test]
-fn a_gateway_restarted_in_an_outage_goes_on() {
+fn a_flow_continues_after_a_restart_of_the_gateway_in_an_outage() {
     in_virtual_kernel!();
     mishap(|harness| {
         harness.stop_gateway().unwrap();
@@ -186,11 +187,11 @@ fn packets_pass_a_gateway_that_hangs() {
     });
 }
 
-/// The kernel forgets its neighbours with the carrier, and would drop all that is for them.
+/// The kernel forgets its neighbours with the carrier, and would drop the packets for them.
 #[test]
-fn an_upload_goes_on_when_an_ethernet_has_its_carrier_again() {
+fn an_upload_continues_when_an_ethernet_has_its_carrier_again() {
     in_virtual_kernel!();
-    // A link without a rate would carry all of it at once.
+    // Without this link's rate the transfer would be over at once.
     let settings = TopologySettings {
         wired: Some(EmulatedLink::default()),
         ..wired(1500)
@@ -205,7 +206,7 @@ fn an_upload_goes_on_when_an_ethernet_has_its_carrier_again() {
     flow.wait_bytes(MB).unwrap();
     harness.topology.set_gateway_device(false).unwrap();
     await_that("the sender tries again", || mobile.counter("keep.kept") > 1);
-    // Its next try comes later than the carrier.
+    // The sender's next retransmission is due later than link up.
     harness.topology.set_gateway_device(true).unwrap();
     let returned_ns = monotonic_ns();
     let received = flow.finish().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A radio that loses packets now and then.
+//! A radio that loses some packets.
 
 use holdfast_testbed::counters::TcpCounters;
 use holdfast_testbed::harness::Flow;
@@ -9,7 +9,7 @@ use super::{PORT, TCP_SCHEMES, connection, fh, harness, wired};
 
 const MB: u64 = 1_000_000;
 
-/// Before the MH's TCP sees them.
+/// Drops packets before the MH's TCP receives them.
 const LOSES_SOME: &str = "
 table inet radio {
     chain arriving {
@@ -31,8 +31,8 @@ fn a_download_over_a_lossy_radio_arrives_whole() {
             .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
         let fh = TcpCounters::read(&harness.topology.fh).unwrap();
         assert_eq!(fh.resets, 0, "{scheme}");
-        // Something was lost; Snoop may keep all of it from the FH.
-        let hears = fh.retransmitted_segments > 0;
-        assert!(hears || scheme == "snoop", "{scheme}");
+        // The FH sees losses; with Snoop it may see none.
+        let sees_losses = fh.retransmitted_segments > 0;
+        assert!(sees_losses || scheme == "snoop", "{scheme}");
     }
 }

@@ -51,13 +51,13 @@ const PORT: u16 = 700;
 /// The binary under test.
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 
-/// What must hold holds for each scheme.
+/// All schemes.
 const SCHEMES: [&str; 5] = ["auto", "hold", "mtcp-plus", "snoop", "keep"];
 
-/// Those that know TCP, and see each segment.
+/// The schemes that see each TCP segment.
 const TCP_SCHEMES: [&str; 4] = ["auto", "hold", "mtcp-plus", "snoop"];
 
-/// A veth pair in place of the link.
+/// A veth pair instead of the link.
 fn wired(mtu: u32) -> TopologySettings {
     TopologySettings::new(HOLDFAST, Wireless::Veth { mtu })
 }
@@ -80,7 +80,6 @@ fn topology(settings: &TopologySettings, scheme: Option<&str>) -> Harness {
     harness.expect("namespaces and BPF programs can be had in a virtual kernel")
 }
 
-/// `measured_ms`, in milliseconds, is less than `limit_ms`.
 #[track_caller]
 fn assert_shorter_than(limit_ms: u64, what: &str, measured_ms: u64) {
     assert!(
@@ -102,7 +101,7 @@ fn fh() -> IpAddr {
     FH.v4.into()
 }
 
-/// Starts the clock of the link's outages; when that was.
+/// Starts the clock of the link's outages. Returns the time.
 fn start_link(harness: &mut Harness) -> u64 {
     let start_ns = monotonic_ns();
     let link = harness.topology.cells[0].link.as_mut().unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is left of a freeze when the daemon is killed or hangs, sleeps through all of it, cannot
-//! say a word, or loses the guard that opens what it leaves closed.
+//! A freeze ends although the daemon is killed, hangs, is suspended, cannot write its log, or loses its
+//! guard.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::{assert_shorter_than, await_that, start_link};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Waits until nothing has come for so long.
+/// Waits until no byte has arrived for `for_ns`.
 pub(super) fn stands_still(flow: &Flow, for_ns: u64) {
     let watch = flow.watch();
     let (mut bytes, mut since) = (watch.bytes(), monotonic_ns());
@@ -28,8 +28,7 @@ pub(super) fn stands_still(flow: &Flow, for_ns: u64) {
     });
 }
 
-/// A flow that stands still because its window is closed, long enough for the FH's probes to
-/// be seconds apart.
+/// A flow with a closed window; the FH's probes are seconds apart by now.
 fn frozen(harness: &Harness, mobile: &Mobile) -> Flow {
     let flow = download(harness, 8 * MB);
     mobile.signal(&["going-down-soon"]);
@@ -40,13 +39,13 @@ fn frozen(harness: &Harness, mobile: &Mobile) -> Flow {
     flow
 }
 
-/// Steps last for four round trips of 300 ms, if nothing comes, and longer otherwise.
+/// Steps last for at least four round trips of 300 ms.
 const STEPS_MS: u64 = 4 * 300;
 
 #[test]
 fn a_daemon_killed_while_a_window_opens_in_steps_leaves_no_flow_limited() {
     in_virtual_kernel!();
-    // Nobody but the test speaks of the link, which never goes: it is the same at any load.
+    // Only the test reports the link, which has no outage: the load of the machine changes nothing.
     let link = EmulatedLink {
         delay_ms: 150.0,
         queue_packets: 100,
@@ -55,7 +54,7 @@ fn a_daemon_killed_while_a_window_opens_in_steps_leaves_no_flow_limited() {
     let harness = plain(link);
     let mut mobile = Mobile::start_patient(&harness, "today");
     let flow = download(&harness, 16 * MB);
-    // A warning that a round trip has outgrown closes nothing: then there is another one.
+    // A warning shorter than the round trip closes no window; the test sends another one.
     let mut warnings = 0;
     await_that("the window is closed", || {
         if mobile.counter("host.not-covered") >= warnings {
@@ -72,12 +71,19 @@ fn a_daemon_killed_while_a_window_opens_in_steps_leaves_no_flow_limited() {
     mobile.child.kill().unwrap();
     let killed_ns = monotonic_ns();
     let received = flow.finish().unwrap();
-    // The gap before the first that came after the kill is the freeze's.
-    let resumed = received.first_from(killed_ns).expect("it goes on").at_ns;
+    // The gap before the first byte after the kill is the freeze.
+    let resumed = received
+        .first_from(killed_ns)
+        .expect("the flow continues")
+        .at_ns;
     let gap_ms = received.longest_gap_ns(resumed + 1) / 1_000_000;
-    assert_shorter_than(2_000, "until it goes on", received.stall_ms(killed_ns));
+    assert_shorter_than(
+        2_000,
+        "until the flow continues",
+        received.stall_ms(killed_ns),
+    );
     assert_shorter_than(2_000, "without a byte", gap_ms);
-    // Otherwise the steps were over before the kill, and that proves nothing.
+    // The kill came before the end of the steps.
     assert_shorter_than(
         STEPS_MS,
         "until it was killed",
@@ -86,24 +92,21 @@ fn a_daemon_killed_while_a_window_opens_in_steps_leaves_no_flow_limited() {
 }
 
 #[test]
-fn a_daemon_for_which_an_outage_and_its_end_are_one_jump_of_the_clock_opens_what_it_has_closed() {
+fn a_daemon_suspended_through_an_outage_opens_its_windows() {
     in_virtual_kernel!();
     let mut harness = plain(EmulatedLink::with_outage(0.2, 3.0));
     let mut mobile = Mobile::start_patient(&harness, "2000");
     let flow = download(&harness, 12 * MB);
-    // Without a time: at once.
     mobile.report("going-down-soon", 0);
     await_that("the window is closed", || {
         mobile.counter("path.window_closed") > 0
     });
-    // As a suspended machine's: what happens meanwhile it hears of all at once.
+    // As on a suspended machine, the daemon receives all reports at once.
     mobile.child.signal(libc::SIGSTOP).unwrap();
     let start_ns = start_link(&mut harness);
-    await_that("the link is back", || {
-        monotonic_ns() >= start_ns + 4 * SECOND_NS
-    });
+    await_that("link up", || monotonic_ns() >= start_ns + 4 * SECOND_NS);
     mobile.child.signal(libc::SIGCONT).unwrap();
-    // The guard had opened it, into the outage: when the FH tries again is its back-off's.
+    // The guard has opened the window in the outage, so the FH's back-off sets the time of the next byte.
     flow.finish().unwrap();
     await_that("nothing is closed", || {
         mobile.counter("host.closed-now") == 0
@@ -122,20 +125,20 @@ fn a_daemon_killed_in_a_freeze_leaves_no_flow_frozen() {
     let resumed_ms = received.stall_ms(killed_ns);
     let log = harness.folder().join("mobile.log");
     let mut line = String::new();
-    await_that("the guard says so", || {
+    await_that("the guard reports it", || {
         let log = std::fs::read_to_string(&log).unwrap();
         let mut lines = log.split_inclusive('\n');
-        let said = lines.find(|line| line.contains("the daemon has ended"));
-        said.unwrap_or_default().clone_into(&mut line);
+        let found = lines.find(|line| line.contains("the daemon has ended"));
+        found.unwrap_or_default().clone_into(&mut line);
         line.ends_with('\n')
     });
-    let said: serde_json::Value = serde_json::from_str(&line).unwrap();
-    assert!(said["windows"].as_u64().unwrap() > 0, "{line}");
+    let report: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert!(report["windows"].as_u64().unwrap() > 0, "{line}");
     assert_shorter_than(1_000, "the stall", resumed_ms);
 }
 
 #[test]
-fn a_log_that_nobody_reads_keeps_neither_daemon_nor_guard_from_their_work() {
+fn a_log_without_a_reader_blocks_neither_daemon_nor_guard() {
     in_virtual_kernel!();
     let harness = plain(EmulatedLink::default());
     let (_unread, log) = full_pipe().unwrap();
@@ -148,7 +151,7 @@ fn a_log_that_nobody_reads_keeps_neither_daemon_nor_guard_from_their_work() {
 }
 
 #[test]
-fn a_guard_that_dies_in_a_freeze_has_a_successor_who_opens_what_the_daemon_leaves_closed() {
+fn a_guard_that_dies_in_a_freeze_has_a_successor_that_opens_the_windows() {
     in_virtual_kernel!();
     let harness = plain(EmulatedLink::default());
     let mut mobile = Mobile::start_patient(&harness, "2000");
@@ -159,7 +162,7 @@ fn a_guard_that_dies_in_a_freeze_has_a_successor_who_opens_what_the_daemon_leave
     let pid = Pid::from_raw(guard.try_into().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
     await_that(
-        "another takes its place",
+        "there is another guard",
         || matches!(children(daemon)[..], [other] if other != guard),
     );
     assert!(mobile.counter("host.closed-now") > 0);
@@ -170,7 +173,7 @@ fn a_guard_that_dies_in_a_freeze_has_a_successor_who_opens_what_the_daemon_leave
     assert_shorter_than(1_000, "the stall", resumed_ms);
 }
 
-/// The lowest limit by which the process can open so many more descriptors.
+/// The lowest limit with which the process can open `spare` more descriptors.
 fn descriptors_limit(pid: u32, spare: usize) -> u64 {
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let number = |entry: std::fs::DirEntry| entry.file_name().into_string().unwrap();
@@ -182,7 +185,7 @@ fn descriptors_limit(pid: u32, spare: usize) -> u64 {
 }
 
 #[test]
-fn what_is_closed_stays_so_without_a_guard_until_the_link_is_back_or_there_is_one_again() {
+fn windows_stay_closed_without_a_guard_until_link_up() {
     in_virtual_kernel!();
     let harness = plain(EmulatedLink::default());
     let mobile = Mobile::start_patient(&harness, "2000");
@@ -190,25 +193,25 @@ fn what_is_closed_stays_so_without_a_guard_until_the_link_is_back_or_there_is_on
     await_that("there is a guard", || children(daemon).len() == 1);
     let flow = frozen(&harness, &mobile);
     let pid_of = |number: u32| Pid::from_raw(number.try_into().unwrap());
-    // Enough for a caller of the control socket, and too few for a guard and its maps.
+    // Enough descriptors for a caller of the control socket, too few for a guard and its maps.
     let few = Rlimit {
         current: Some(descriptors_limit(daemon, 3)),
         ..getrlimit(Resource::Nofile)
     };
     let enough = prlimit(pid_of(daemon), Resource::Nofile, few).unwrap();
     kill_process(pid_of(children(daemon)[0]).unwrap(), Signal::KILL).unwrap();
-    await_that("it is missed", || children(daemon).is_empty());
-    // Longer than orders hold that nobody says again.
+    await_that("the guard has ended", || children(daemon).is_empty());
+    // Orders expire in less time if the daemon does not renew them.
     stands_still(&flow, 2 * SECOND_NS);
     assert!(mobile.counter("host.closed-now") > 0);
     assert!(children(daemon).is_empty());
     prlimit(pid_of(daemon), Resource::Nofile, enough).unwrap();
     await_that("there is a guard again", || children(daemon).len() == 1);
     assert!(mobile.counter("host.closed-now") > 0);
-    let told_ns = monotonic_ns();
+    let reported_ns = monotonic_ns();
     mobile.report("up", 0);
     let received = flow.finish().unwrap();
-    let resumed_ms = received.stall_ms(told_ns);
+    let resumed_ms = received.stall_ms(reported_ns);
     assert_eq!(mobile.counter("host.closed-now"), 0);
     assert_shorter_than(1_000, "the stall", resumed_ms);
 }
@@ -224,7 +227,7 @@ fn a_daemon_that_hangs_in_a_freeze_leaves_no_flow_frozen() {
     let received = flow.finish().unwrap();
     let resumed_ms = received.stall_ms(stopped_ns);
     mobile.child.signal(libc::SIGCONT).unwrap();
-    await_that("it goes on", || mobile.status().is_some());
+    await_that("the daemon answers", || mobile.status().is_some());
     let (status, by_itself) = mobile.child.terminate(Duration::from_secs(10)).unwrap();
     assert!(status.success() && by_itself);
     assert_shorter_than(1_500, "the stall", resumed_ms);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `holdfast mobile` with a scheme for the MH's own flows, without any gateway: freezing,
-//! flaps; and with an M-TCP gateway,
-//! what the marked ACK gains and what is compressed.
+//! `holdfast mobile` with a scheme for the MH's own flows: without a gateway, freezes and flaps; with an
+//! M-TCP gateway, the marked ACK and compression.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -28,7 +27,7 @@ use super::{
 
 pub(super) const MB: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-/// How long an answer of the daemon may take.
+/// The longest time until the daemon answers.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 /// The daemon at the MH.
@@ -42,12 +41,12 @@ impl Mobile {
         Self::start_at(&harness.topology.mh, MH_IF, harness, scheme, more)
     }
 
-    /// One that waits a minute for what was announced.
+    /// A daemon that waits a minute for an announced outage.
     pub(super) fn start_patient(harness: &Harness, set: &str) -> Self {
         Self::start_patient_with_log(harness, set, log_file(harness))
     }
 
-    /// The same, whose log goes elsewhere.
+    /// The same with another log.
     pub(super) fn start_patient_with_log(harness: &Harness, set: &str, log: Stdio) -> Self {
         let config = harness.folder().join("mobile.toml");
         let text = format!("[mobile]\nfreeze_set = \"{set}\"\nfalse_alarm_ms = 60000\n");
@@ -94,9 +93,9 @@ impl Mobile {
         mobile
     }
 
-    /// Asks on the control socket, without a process of its own.
-    /// None: the daemon does not answer, or has not had the whole request in its time.
-    fn ask(&self, request: &str) -> Option<serde_json::Value> {
+    /// Sends a request to the control socket, without another process. `None`: no answer, or the daemon
+    /// did not receive the whole request in time.
+    fn request(&self, request: &str) -> Option<serde_json::Value> {
         let mut stream = UnixStream::connect(&self.socket).ok()?;
         stream.set_read_timeout(Some(ANSWER_LIMIT)).unwrap();
         stream.write_all(format!("{request}\n").as_bytes()).ok()?;
@@ -106,7 +105,7 @@ impl Mobile {
     }
 
     pub(super) fn status(&self) -> Option<serde_json::Value> {
-        let status = self.ask(r#"{"command":"status"}"#)?;
+        let status = self.request(r#"{"command":"status"}"#)?;
         (status["reply"] == "mobile").then_some(status)
     }
 
@@ -122,35 +121,33 @@ impl Mobile {
         counted
     }
 
-    /// As an operator does.
-    pub(super) fn signal(&self, words: &[&str]) {
+    pub(super) fn signal(&self, arguments: &[&str]) {
         let status = std::process::Command::new(HOLDFAST)
             .args(["mobile", "signal"])
-            .args(words)
+            .args(arguments)
             .arg("--socket")
             .arg(&self.socket)
             .status();
-        assert!(status.unwrap().success(), "{words:?}");
+        assert!(status.unwrap().success(), "{arguments:?}");
     }
 
-    /// The same without a process, which may take long to start.
+    /// The same without another process, which may start slowly.
     pub(super) fn report(&self, event: &str, lead_ms: u64) {
         let request = format!(r#"{{"command":"signal","event":"{event}","lead_ms":{lead_ms}}}"#);
-        await_that("the daemon has heard it", || {
-            self.ask(&request)
+        await_that("the daemon takes the signal", || {
+            self.request(&request)
                 .is_some_and(|reply| reply["reply"] == "done")
         });
     }
 
-    /// Tells that the link goes at this time, which must not be over.
-    fn announce(&self, goes_ns: u64) {
-        let lead_ms = goes_ns.saturating_sub(monotonic_ns()) / 1_000_000;
+    /// Warns of link down at `down_ns`, a time in the future.
+    fn announce(&self, down_ns: u64) {
+        let lead_ms = down_ns.saturating_sub(monotonic_ns()) / 1_000_000;
         assert!(lead_ms > 0, "it is too late for a warning");
         self.report("going-down-soon", lead_ms);
     }
 }
 
-/// Where the daemon's log is.
 fn log_file(harness: &Harness) -> Stdio {
     File::create(harness.folder().join("mobile.log"))
         .unwrap()
@@ -176,23 +173,23 @@ fn a_warned_outage_freezes_the_flow_and_its_end_opens_it_at_once() {
     let mobile = Mobile::start_patient(&harness, "2000");
     let flow = download(&harness, 12 * MB);
     let start_ns = start_link(&mut harness);
-    // The last ACKs have the time to arrive: as published they have not.
+    // The last ACKs have enough time to arrive; with the published warning they do not.
     mobile.announce(start_ns + SECOND_NS * 7 / 5);
     let received = flow.finish().unwrap();
     assert!(mobile.counter("host.frozen") > 0);
     assert!(mobile.counter("path.window_closed") > 0);
     assert_eq!(mobile.counter("path.window_not_closed"), 0);
     assert_eq!(mobile.counter("host.closed-now"), 0);
-    // A sender that had timed out would be in its back-off: seconds.
+    // The back-off of a sender after a timeout would take seconds.
     let stall_ms = received.stall_ms(start_ns + 6 * SECOND_NS);
     assert_shorter_than(1000, "the stall", stall_ms);
 }
 
 #[test]
-fn today_a_window_opens_in_steps_and_is_the_mhs_own_again() {
+fn with_today_a_window_opens_in_steps_up_to_the_mhs_own() {
     in_virtual_kernel!();
     let mut harness = plain(EmulatedLink::with_outage(3.0, 3.0));
-    // However late the carrier's word comes, the outage is no false alarm.
+    // The carrier's report may be late; the outage is still no false alarm.
     let mobile = Mobile::start_patient(&harness, "today");
     let flow = download(&harness, 16 * MB);
     let start_ns = start_link(&mut harness);
@@ -201,7 +198,7 @@ fn today_a_window_opens_in_steps_and_is_the_mhs_own_again() {
     assert!(mobile.counter("path.window_closed") > 0);
     assert_eq!(mobile.counter("host.opened-in-steps"), 1);
     let stall_ms = received.stall_ms(start_ns + 6 * SECOND_NS);
-    await_that("the window is its own", || {
+    await_that("the window is the MH's own", || {
         mobile.counter("host.opening-now") == 0
     });
     assert_eq!(mobile.counter("host.closed-now"), 0);
@@ -228,7 +225,7 @@ fn a_false_alarm_costs_less_than_a_second() {
 }
 
 #[test]
-fn flaps_fifty_times_a_minute_warned_or_not_harm_no_byte() {
+fn fifty_flaps_a_minute_harm_no_byte() {
     in_virtual_kernel!();
     let outages = (0..12)
         .map(|flap| OutageAt {
@@ -259,10 +256,10 @@ fn flaps_fifty_times_a_minute_warned_or_not_harm_no_byte() {
 }
 
 #[test]
-fn super_segments_local_or_forwarded_and_masqueraded_go_out_closed_with_right_checksums() {
+fn super_segments_leave_with_a_closed_window_and_a_correct_checksum() {
     in_virtual_kernel!();
     for forwarded in [false, true] {
-        // Veth: local sockets leave checksums and segmentation to the device.
+        // With veth, local sockets leave checksums and segmentation to the device.
         let settings = TopologySettings {
             gateway_nft: if forwarded { MASQUERADE } else { "" }.into(),
             wired: Some(fast_link()),
@@ -270,14 +267,14 @@ fn super_segments_local_or_forwarded_and_masqueraded_go_out_closed_with_right_ch
         };
         let harness = topology(&settings, None);
         let (ns, interface) = if forwarded {
-            // A vehicle's router: its own uplink is what the router's wired side is here.
+            // A vehicle's router: its uplink is the wired side here.
             (harness.topology.gateway(), GATEWAY_WIRED_IF)
         } else {
             (&harness.topology.mh, MH_IF)
         };
         let set = ["--freeze-set", "2000"];
         let mobile = Mobile::start_at(ns, interface, &harness, "freeze", &set);
-        // Both ways at once: uplink data carries the closed window too.
+        // Uplink data have the closed window, too.
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
         let [up_from, up_to] = [&at_mh, &at_fh].map(|end| end.try_clone().unwrap());
         let uplink = Flow::start(up_from, up_to, 8 * MB, 6);
@@ -296,7 +293,7 @@ fn super_segments_local_or_forwarded_and_masqueraded_go_out_closed_with_right_ch
 }
 
 #[test]
-fn an_m_tcp_gateway_hears_of_the_links_return_by_the_marked_ack() {
+fn the_marked_ack_reports_link_up_to_an_m_tcp_gateway() {
     in_virtual_kernel!();
     let stall = |marked: bool| {
         let link = EmulatedLink {
@@ -304,7 +301,7 @@ fn an_m_tcp_gateway_hears_of_the_links_return_by_the_marked_ack() {
                 at_s: 0.5,
                 for_s: 3.0,
             }],
-            // The gateway is told by nobody else.
+            // The gateway gets no other report.
             carrier_follows: false,
             ..EmulatedLink::default()
         };
@@ -317,7 +314,7 @@ fn an_m_tcp_gateway_hears_of_the_links_return_by_the_marked_ack() {
         if let Some(mobile) = &mobile {
             mobile.report("down", 0);
         }
-        await_that("the link is back", || monotonic_ns() >= returns_ns);
+        await_that("link up", || monotonic_ns() >= returns_ns);
         if let Some(mobile) = &mobile {
             mobile.report("up", 0);
         }
@@ -329,11 +326,11 @@ fn an_m_tcp_gateway_hears_of_the_links_return_by_the_marked_ack() {
     };
     let (marked, plain) = (stall(true), stall(false));
     println!("first data after the outage: {marked} ms with the mark, {plain} ms without");
-    // The gateway's own probes find the MH too, later.
+    // Without the mark the gateway's probes detect link up, later.
     assert_shorter_than(600, "with the mark", marked);
 }
 
-/// A text that shrinks, and differs from line to line.
+/// A text that can be compressed; each line is different.
 pub(super) fn text(bytes: usize) -> Vec<u8> {
     let mut text = Vec::with_capacity(bytes + 100);
     for line in 0_u64.. {
@@ -351,7 +348,7 @@ pub(super) fn text(bytes: usize) -> Vec<u8> {
     text
 }
 
-/// An M-TCP gateway that compresses by `method`, and a mobile that restores.
+/// An M-TCP gateway that compresses by `method`, and a mobile that decompresses.
 pub(super) fn compressing(settings: &TopologySettings, method: &str) -> (Harness, Mobile) {
     let mut harness = super::harness(settings, "mtcp");
     harness.stop_gateway().unwrap();
@@ -375,7 +372,7 @@ pub(super) fn compressing(settings: &TopologySettings, method: &str) -> (Harness
 }
 
 #[test]
-fn compressed_segments_are_restored_before_the_mh_sees_them() {
+fn compressed_segments_are_decompressed_before_the_mh_receives_them() {
     in_virtual_kernel!();
     let super_segments = TopologySettings {
         wired: Some(fast_link()),
@@ -401,7 +398,7 @@ fn compressed_segments_are_restored_before_the_mh_sees_them() {
 }
 
 #[test]
-fn a_mobile_daemon_killed_while_it_restores_loses_no_byte() {
+fn a_mobile_daemon_killed_while_it_decompresses_loses_no_byte() {
     in_virtual_kernel!();
     let settings = emulated(EmulatedLink::default());
     for method in ["deflate", "zstd"] {

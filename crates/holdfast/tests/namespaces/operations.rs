@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an operator does to a gateway beside settings: signals, callers, a second one.
+//! Signals to a gateway's process, callers of its control socket, a second gateway.
 
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
@@ -30,7 +30,7 @@ fn log(harness: &Harness) -> String {
 }
 
 #[test]
-fn a_hangup_changes_nothing_and_is_answered_in_the_log() {
+fn sighup_changes_nothing_and_the_log_names_the_remedy() {
     in_virtual_kernel!();
     let mut harness = harness(&wired(1500), "hold");
     harness.signal_gateway(libc::SIGHUP).unwrap();
@@ -38,14 +38,14 @@ fn a_hangup_changes_nothing_and_is_answered_in_the_log() {
         log(&harness).contains("SIGHUP: settings are read at the start only; restart the daemon")
     });
     assert!(status(&harness, &[]).1.starts_with("gateway "));
-    // A broken pipe is none of its business.
+    // SIGPIPE is ignored.
     harness.signal_gateway(libc::SIGPIPE).unwrap();
     assert!(status(&harness, &[]).1.starts_with("gateway "));
     harness.stop_gateway().unwrap();
 }
 
 #[test]
-fn a_gateway_that_a_signal_ends_removes_its_socket_and_leaves_the_interface_free() {
+fn a_gateway_ended_by_a_signal_removes_its_socket_and_frees_the_interface() {
     in_virtual_kernel!();
     let mut harness = harness(&wired(1500), "hold");
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT] {
@@ -63,20 +63,20 @@ fn a_gateway_that_a_signal_ends_removes_its_socket_and_leaves_the_interface_free
 }
 
 #[test]
-fn forty_silent_callers_keep_nobody_from_the_status() {
+fn forty_silent_callers_do_not_block_the_status() {
     in_virtual_kernel!();
     let harness = harness(&wired(1500), "hold");
     let call = || UnixStream::connect(harness.folder().join("gateway.sock")).unwrap();
     let silent: Vec<_> = (0..40).map(|_| call()).collect();
     let (took, text) = status(&harness, &[]);
     assert!(text.starts_with("gateway "), "{text}");
-    // Silent callers may stay for 5 s.
+    // The gateway closes silent callers after 5 s.
     assert!(took < Duration::from_secs(3), "{took:?}");
     drop(silent);
 }
 
 #[test]
-fn an_interface_takes_one_gateway_and_a_name_that_others_can_take_is_no_lock() {
+fn an_interface_has_one_gateway_and_an_abstract_socket_is_no_lock() {
     in_virtual_kernel!();
     let mut harness = harness(&wired(1500), "hold");
     let folder = harness.folder().to_owned();
@@ -93,7 +93,7 @@ fn an_interface_takes_one_gateway_and_a_name_that_others_can_take_is_no_lock() {
         "{error}"
     );
     harness.stop_gateway().unwrap();
-    // Any user of the machine can take this one, and keep it.
+    // Any user of the machine can bind this name.
     let squatter = harness.topology.gateway().run(|| {
         use std::os::linux::net::SocketAddrExt as _;
         use std::os::unix::net::{SocketAddr, UnixListener};
@@ -105,7 +105,7 @@ fn an_interface_takes_one_gateway_and_a_name_that_others_can_take_is_no_lock() {
 }
 
 #[test]
-fn a_name_of_the_settings_controls_no_terminal() {
+fn a_name_in_the_settings_cannot_control_the_terminal() {
     in_virtual_kernel!();
     let mut harness = harness(&wired(1500), "hold");
     harness.stop_gateway().unwrap();

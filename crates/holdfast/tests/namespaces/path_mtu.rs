@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Links and paths of all sizes, and such as shrink while a flow is on them.
+//! Links and paths with all MTUs, and MTUs that shrink while a flow uses them.
 
 use std::net::IpAddr;
 
@@ -17,11 +17,10 @@ use super::{
 
 const MB: u64 = 1_000_000;
 
-/// What the links shrink to.
+/// The MTU that the links shrink to.
 const SMALL_OCTETS: u32 = 1300;
 
-/// A link that takes no more than [`SMALL_OCTETS`], as its far end has it: whatever is
-/// larger is lost and counted.
+/// The MH drops and counts packets larger than [`SMALL_OCTETS`].
 const TAKES_SMALL_ONLY: &str = "
 table inet small_link {
     counter too_big {}
@@ -53,7 +52,7 @@ fn too_big_at_mh(harness: &Harness) -> String {
 }
 
 #[test]
-fn a_path_mtu_that_shrinks_in_mid_flow_is_followed() {
+fn the_gateway_follows_a_path_mtu_that_shrinks_in_mid_flow() {
     in_virtual_kernel!();
     for scheme in TCP_SCHEMES {
         let harness = harness(&emulated(EmulatedLink::default()), scheme);
@@ -67,7 +66,7 @@ fn a_path_mtu_that_shrinks_in_mid_flow_is_followed() {
 }
 
 #[test]
-fn what_is_kept_in_an_outage_follows_an_mtu_that_shrinks_within_it() {
+fn cached_segments_follow_an_mtu_that_shrinks_in_the_outage() {
     in_virtual_kernel!();
     for scheme in TCP_SCHEMES {
         let mut harness = harness(&emulated(link_with_outage()), scheme);
@@ -92,7 +91,7 @@ fn what_is_kept_in_an_outage_follows_an_mtu_that_shrinks_within_it() {
     }
 }
 
-/// The link's far end is a router here; this is the host behind it.
+/// The host behind the MH, which is a router here.
 const BEYOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 3, 0, 2));
 const ROUTER_BEYOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 3, 0, 1));
 const EVERYWHERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
@@ -133,7 +132,7 @@ fn add_host_beyond(harness: &Harness) -> NetNs {
 }
 
 #[test]
-fn what_is_kept_in_an_outage_follows_what_a_router_beyond_the_link_says() {
+fn cached_segments_follow_the_mtu_that_a_router_beyond_the_link_reports() {
     in_virtual_kernel!();
     for scheme in TCP_SCHEMES {
         let mut harness = harness(&emulated(link_with_outage()), scheme);
@@ -151,7 +150,7 @@ fn what_is_kept_in_an_outage_follows_what_a_router_beyond_the_link_says() {
             .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
         let stall_ms = received.stall_ms(start_ns + 2_500_000_000);
         println!("{scheme}: a path of 1300 octets after the outage: {stall_ms} ms");
-        // One round trip more than otherwise.
+        // The ICMP message takes one round trip more.
         assert_shorter_than(400, scheme, stall_ms);
     }
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gateway killed, stopped and started again in mid-flow: no connection
-//! is lost, no byte either.
+//! A gateway that is killed, stopped and restarted in mid-flow loses no connection and no byte.
 
 use std::io::ErrorKind;
 use std::thread;
@@ -19,8 +18,8 @@ use super::{
 
 const MB: u64 = 1_000_000;
 
-/// How long a gateway is away or stopped.
-const ABSENCE_NS: u64 = 1_000_000_000;
+/// The time for which a gateway is stopped.
+const STOPPED_NS: u64 = 2_000_000_000;
 
 fn settings() -> TopologySettings {
     let outages = vec![OutageAt {
@@ -33,13 +32,13 @@ fn settings() -> TopologySettings {
     })
 }
 
-/// Waits until the clock says `at_ns`; the flow goes on meanwhile.
+/// Waits until the time `at_ns`, while the flow continues.
 fn wait_until(at_ns: u64) {
     await_that("time passes", || monotonic_ns() >= at_ns);
 }
 
-/// Kills the gateway outside an outage, starts it again in the same transfer,
-/// and takes the same flow through an outage: the stall in milliseconds.
+/// Kills and restarts the gateway, then takes the same flow through an outage. Returns the stall in
+/// milliseconds.
 fn kill_restart_and_outage(harness: &mut Harness, scheme: &str) -> u64 {
     let (at_fh, at_mh) = connection(harness, fh(), PORT);
     let flow = Flow::start(at_fh, at_mh, 14 * MB, 7);
@@ -47,12 +46,12 @@ fn kill_restart_and_outage(harness: &mut Harness, scheme: &str) -> u64 {
     harness.kill_gateway().unwrap();
     let before = flow.watch().bytes();
     flow.wait_bytes(before + MB).unwrap_or_else(|error| {
-        panic!("{scheme}: after kill -9 the flow does not go on: {error:#}")
+        panic!("{scheme}: after kill -9 the flow does not continue: {error:#}")
     });
     harness.start_gateway().unwrap();
     let before = flow.watch().bytes();
     flow.wait_bytes(before + MB).unwrap_or_else(|error| {
-        panic!("{scheme}: after the restart the flow does not go on: {error:#}")
+        panic!("{scheme}: after the restart the flow does not continue: {error:#}")
     });
     let start_ns = start_link(harness);
     let received = flow
@@ -62,7 +61,7 @@ fn kill_restart_and_outage(harness: &mut Harness, scheme: &str) -> u64 {
 }
 
 #[test]
-fn after_kill_and_restart_the_same_flow_goes_through_an_outage_without_a_stall() {
+fn after_kill_and_restart_the_same_flow_survives_an_outage_without_a_stall() {
     in_virtual_kernel!();
     for scheme in SCHEMES {
         let mut harness = harness(&settings(), scheme);
@@ -73,7 +72,7 @@ fn after_kill_and_restart_the_same_flow_goes_through_an_outage_without_a_stall()
 }
 
 #[test]
-fn the_same_under_masquerade() {
+fn after_kill_and_restart_a_masqueraded_flow_survives_an_outage_without_a_stall() {
     in_virtual_kernel!();
     for scheme in SCHEMES {
         let settings = TopologySettings {
@@ -98,14 +97,14 @@ fn a_hold_gateway_killed_within_an_outage_costs_no_connection() {
     wait_until(start_ns + 1_000_000_000);
     assert!(
         !harness.topology.cells[0].link.as_ref().unwrap().is_up(),
-        "the outage is not there"
+        "the outage has not begun"
     );
     harness.kill_gateway().unwrap();
     flow.finish().unwrap();
 }
 
 #[test]
-fn both_ends_are_reset_if_a_gateway_is_killed_that_owes_them_bytes() {
+fn both_ends_are_reset_if_a_gateway_that_owes_bytes_is_killed() {
     in_virtual_kernel!();
     let mut harness = harness(&settings(), "mtcp-plus");
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
@@ -119,11 +118,11 @@ fn both_ends_are_reset_if_a_gateway_is_killed_that_owes_them_bytes() {
     });
     harness.kill_gateway().unwrap();
     harness.start_gateway().unwrap();
-    // What the MH has is whole up to where it ends, and it ends with an error.
+    // The MH's data have no gap, and the connection ends with an error.
     let (_, ended) = receiver.join().unwrap();
-    let at_mh = ended.expect_err("the MH takes what it has for all").kind();
+    let at_mh = ended.expect_err("the MH takes a part for the whole").kind();
     assert_eq!(at_mh, ErrorKind::ConnectionReset, "the MH");
-    let at_fh = sender.join().unwrap().expect_err("the FH is told nothing");
+    let at_fh = sender.join().unwrap().expect_err("the FH gets no RST");
     assert_eq!(at_fh.kind(), ErrorKind::ConnectionReset, "the FH");
     let status = harness.gateway.as_ref().unwrap().status().unwrap();
     assert_eq!(status["counters"]["owed_lost"], 1, "{status}");
@@ -139,15 +138,15 @@ fn a_stopped_gateway_breaks_no_connection() {
         flow.wait_bytes(MB).unwrap();
         let stopped_ns = monotonic_ns();
         harness.signal_gateway(libc::SIGSTOP).unwrap();
-        wait_until(stopped_ns + 2 * ABSENCE_NS);
+        wait_until(stopped_ns + STOPPED_NS);
         harness.signal_gateway(libc::SIGCONT).unwrap();
         let received = flow
             .finish()
             .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
         let gap_ms = received.longest_gap_ns(stopped_ns) / 1_000_000;
         println!("{scheme}: SIGSTOP for 2 s in mid-transfer: no byte for {gap_ms} ms");
-        // The path takes over after 200 ms without a heartbeat; then the sender
-        // has to notice what was lost in between.
+        // The kernel's programs forward after 200 ms without a heartbeat; then the sender has to detect
+        // what was lost before.
         assert_shorter_than(1900, scheme, gap_ms);
     }
 }

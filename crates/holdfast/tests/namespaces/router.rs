@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Beside what routers have: masquerading, a stateful firewall, strict reverse
-//! path filters, a carrier that comes and goes.
+//! A gateway on a real router: masquerading, a stateful firewall, strict reverse path filters, a carrier
+//! that is lost.
 
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
@@ -16,8 +16,7 @@ use super::{
 
 const MB: u64 = 1_000_000;
 
-/// What a home router does: masquerading on the wired side, and nothing passes
-/// that conntrack does not know.
+/// A home router: masquerading on the wired side, and no packet passes that conntrack does not know.
 pub(crate) const MASQUERADE: &str = "
 table ip nat {
     chain post { type nat hook postrouting priority 100; oifname \"gw0\" masquerade; }
@@ -27,7 +26,7 @@ table inet guard {
 }
 ";
 
-/// The demo's link with one outage, begun when the test says so.
+/// The demo's link with one outage; the test starts its clock.
 pub(crate) fn link_with_outage() -> EmulatedLink {
     let outages = vec![OutageAt {
         at_s: 0.5,
@@ -40,7 +39,7 @@ pub(crate) fn link_with_outage() -> EmulatedLink {
 }
 
 #[test]
-fn masquerade_a_stateful_firewall_and_strict_rp_filter_notice_nothing() {
+fn an_outage_is_survived_behind_masquerade_a_stateful_firewall_and_strict_rp_filter() {
     in_virtual_kernel!();
     for scheme in SCHEMES {
         let strict = |device: &str| (format!("net.ipv4.conf.{device}.rp_filter"), "1".to_owned());
@@ -53,7 +52,7 @@ fn masquerade_a_stateful_firewall_and_strict_rp_filter_notice_nothing() {
         let listener = listen(&harness.topology.fh, fh(), PORT).unwrap();
         let at_mh = connect(&harness.topology.mh, fh(), PORT).unwrap();
         let (at_fh, from) = accept(&listener).unwrap();
-        assert_eq!(from.ip(), GATEWAY_WIRED.v4, "it is masqueraded");
+        assert_eq!(from.ip(), GATEWAY_WIRED.v4, "the flow is not masqueraded");
         let flow = Flow::start(at_fh, at_mh, 6 * MB, 11);
         flow.wait_bytes(MB / 4).unwrap();
         let start_ns = start_link(&mut harness);
@@ -65,7 +64,7 @@ fn masquerade_a_stateful_firewall_and_strict_rp_filter_notice_nothing() {
     }
 }
 
-/// A radio out of reach: the MH gets no TCP segment.
+/// A radio out of range: the MH receives no TCP segment.
 const LOSES_ALL: &str = "
 table inet radio {
     chain arriving { type filter hook prerouting priority raw; meta l4proto tcp drop; }
@@ -73,7 +72,7 @@ table inet radio {
 ";
 
 #[test]
-fn a_carrier_that_goes_from_an_ethernet_stalls_a_download_for_a_moment_only() {
+fn a_lost_carrier_of_an_ethernet_stalls_a_download_for_a_moment() {
     in_virtual_kernel!();
     for scheme in SCHEMES {
         let settings = TopologySettings {
@@ -85,18 +84,18 @@ fn a_carrier_that_goes_from_an_ethernet_stalls_a_download_for_a_moment_only() {
         let flow = Flow::start(at_fh, at_mh, 30 * MB, 17);
         flow.wait_bytes(4 * MB).unwrap();
         let gateway = harness.gateway.as_ref().unwrap();
-        // Before it goes it loses what is on it; otherwise nothing may be in flight at
-        // that moment on a link this fast, and then there is nothing to be kept: without
-        // its neighbour the kernel drops what comes before it reaches the gateway.
+        // First the radio loses everything. Otherwise this fast link may have nothing in flight when
+        // the carrier is lost; and later the kernel, without a neighbour, drops new packets before they
+        // reach the gateway.
         load_rules(&harness.topology.mh, LOSES_ALL).unwrap();
         await_that("bytes are in flight", || {
             gateway.status().unwrap()["cache"]["bytes"] != 0
         });
         harness.topology.set_mh_device(false).unwrap();
-        await_that("the gateway sees its carrier go", || {
+        await_that("the gateway detects the lost carrier", || {
             gateway.status().unwrap()["mobiles"][0]["link"] == "down"
         });
-        // Long enough for the FH to try in vain and to double its timer.
+        // The FH's retransmission timer expires and doubles.
         let until_ns = monotonic_ns() + 1_500_000_000;
         await_that("time passes", || monotonic_ns() >= until_ns);
         load_rules(&harness.topology.mh, "delete table inet radio").unwrap();

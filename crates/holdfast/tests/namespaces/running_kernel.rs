@@ -15,7 +15,7 @@ use holdfast_testbed::topology::TopologySettings;
 
 use super::mobile_host::{MB, Mobile, plain};
 use super::router::MASQUERADE;
-use super::sources::{link, listening};
+use super::sources::{daemon_with_pipe, link};
 use super::{PORT, SCHEMES, await_that, connection, fh, harness, start_link, topology, wired};
 
 /// A router that masquerades, with a stateful firewall.
@@ -130,14 +130,14 @@ fn the_congestion_control_follows_the_reports_of_the_mobiles_daemon() {
     // The window in the outage: with our congestion control, and with Reno.
     let window = |is_ours: bool| {
         let mut harness = plain(path.clone());
-        let (daemon, mut voice) = listening(&harness, "fast-retransmit", &own, "");
+        let (daemon, mut pipe) = daemon_with_pipe(&harness, "fast-retransmit", &own, "");
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
         select(&at_mh, if is_ours { &name } else { "reno" }).unwrap();
         let watched = at_mh.try_clone().unwrap();
         let flow = Flow::start(at_mh, at_fh, 6 * MB, 5);
         flow.wait_bytes(MB / 2).unwrap();
         // Before the outage: a timeout that comes before the report is congestion's.
-        writeln!(voice, "down").unwrap();
+        writeln!(pipe, "down").unwrap();
         await_that("the daemon knows", || link(&daemon) == "down");
         start_link(&mut harness);
         let info = || TcpInfo::of(&watched).unwrap();
@@ -146,7 +146,7 @@ fn the_congestion_control_follows_the_reports_of_the_mobiles_daemon() {
         await_that("the link is up", || {
             harness.topology.cells[0].link.as_ref().unwrap().is_up()
         });
-        writeln!(voice, "up").unwrap();
+        writeln!(pipe, "up").unwrap();
         flow.finish().unwrap();
         in_outage
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tells a mobile's daemon of its link: sources that fail, and a script.
+//! The link sources of a mobile's daemon: sources that fail, and a script.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -22,9 +22,9 @@ fn program(harness: &Harness, text: &str) -> PathBuf {
     program
 }
 
-/// A script that says what is written into a pipe, and the pipe.
+/// A script that prints what is written into a pipe, and the pipe.
 fn script(harness: &Harness) -> (PathBuf, PathBuf) {
-    let pipe = harness.folder().join("link-said");
+    let pipe = harness.folder().join("link-reports");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
     (
@@ -33,8 +33,14 @@ fn script(harness: &Harness) -> (PathBuf, PathBuf) {
     )
 }
 
-/// A daemon that hears this script.
-fn hearing(harness: &Harness, program: &Path, scheme: &str, mobile: &str, sources: &str) -> Mobile {
+/// A daemon with this script as a link source.
+fn daemon_with_script(
+    harness: &Harness,
+    program: &Path,
+    scheme: &str,
+    mobile: &str,
+    sources: &str,
+) -> Mobile {
     let config = harness.folder().join("mobile.toml");
     let program = program.display();
     let text = format!("[mobile]\n{mobile}\n[sources]\nscript = \"{program}\"\n{sources}\n");
@@ -42,22 +48,22 @@ fn hearing(harness: &Harness, program: &Path, scheme: &str, mobile: &str, source
     Mobile::start(harness, scheme, &["--config", config.to_str().unwrap()])
 }
 
-/// A daemon that hears the script, with these lines among its settings; and the script's voice.
-pub(super) fn listening(
+/// A daemon with a script as a link source and these settings, and the pipe to the script.
+pub(super) fn daemon_with_pipe(
     harness: &Harness,
     scheme: &str,
     mobile: &str,
     sources: &str,
 ) -> (Mobile, File) {
     let (program, pipe) = script(harness);
-    let daemon = hearing(harness, &program, scheme, mobile, sources);
-    // For both, so that it does not wait for the script.
-    let voice = OpenOptions::new().read(true).write(true).open(pipe);
-    let voice = voice.unwrap();
-    (daemon, voice)
+    let daemon = daemon_with_script(harness, &program, scheme, mobile, sources);
+    // Opened for reading too, so that `open` does not wait for the script.
+    let pipe = OpenOptions::new().read(true).write(true).open(pipe);
+    let pipe = pipe.unwrap();
+    (daemon, pipe)
 }
 
-/// What the status says of a source.
+/// The status of a source.
 fn source(daemon: &Mobile, name: &str) -> serde_json::Value {
     let status = daemon.status().expect("the daemon answers");
     let sources = status["sources"].as_array().expect("sources").clone();
@@ -70,39 +76,39 @@ pub(super) fn link(daemon: &Mobile) -> serde_json::Value {
 }
 
 #[test]
-fn a_script_says_what_becomes_of_the_link_and_sources_that_fail_stop_nothing() {
+fn a_script_reports_the_link_while_other_sources_fail() {
     in_virtual_kernel!();
     let harness = plain(EmulatedLink::default());
-    // Neither is there: the interface is no Wi-Fi, and no modem has it.
+    // Both sources fail: the interface is no Wi-Fi device, and no modem has it.
     let sources = "wifi = true\nmodem = \"auto\"";
-    let (daemon, mut voice) = listening(&harness, "freeze", "", sources);
+    let (daemon, mut pipe) = daemon_with_pipe(&harness, "freeze", "", sources);
     await_that("carrier and script run", || {
         source(&daemon, "carrier")["runs"] == true && source(&daemon, "script")["runs"] == true
     });
     for (line, state) in [
         ("going-down-soon 60000", "going-down-soon"),
-        // It has come to nothing, as the script has seen.
+        // The warning was a false alarm.
         ("up", "up"),
         ("going-down-soon 60000", "going-down-soon"),
         ("down", "down"),
         ("up", "up"),
     ] {
-        writeln!(voice, "{line}").unwrap();
+        writeln!(pipe, "{line}").unwrap();
         await_that(line, || link(&daemon) == state);
     }
     for name in ["wifi", "modem"] {
-        await_that("it has failed twice", || {
+        await_that("the source has failed twice", || {
             source(&daemon, name)["failures"].as_u64().unwrap() >= 2
         });
         let problem = source(&daemon, name)["problem"].to_string();
         println!("{name}: {problem}");
         assert!(!problem.contains("\\n"), "{problem}");
     }
-    // What a script that ends has said holds for a while: it is started again.
-    writeln!(voice, "down").unwrap();
+    // The report of a script that has ended is valid for a while; the script is restarted.
+    writeln!(pipe, "down").unwrap();
     await_that("down", || link(&daemon) == "down");
-    drop(voice);
-    await_that("its word goes with it", || link(&daemon) == "up");
+    drop(pipe);
+    await_that("the report expires", || link(&daemon) == "up");
     assert!(source(&daemon, "script")["failures"].as_u64() >= Some(1));
 }
 
@@ -110,9 +116,9 @@ fn a_script_says_what_becomes_of_the_link_and_sources_that_fail_stop_nothing() {
 fn a_script_ends_with_a_daemon_that_is_killed() {
     in_virtual_kernel!();
     let harness = plain(EmulatedLink::default());
-    // It reads no input, and says nothing that could fail.
+    // The script reads and writes nothing, so a closed pipe does not end it.
     let program = program(&harness, "exec sleep 600");
-    let mut daemon = hearing(&harness, &program, "fast-retransmit", "", "");
+    let mut daemon = daemon_with_script(&harness, &program, "fast-retransmit", "", "");
     await_that("the script runs", || {
         source(&daemon, "script")["runs"] == true
     });
@@ -121,7 +127,7 @@ fn a_script_ends_with_a_daemon_that_is_killed() {
         panic!("one child, the script: {scripts:?}");
     };
     daemon.child.kill().unwrap();
-    // Of one that has ended, and that nobody has waited for yet, nothing is left either.
+    // A zombie has no command line either.
     let command_line = format!("/proc/{script}/cmdline");
     await_that("the script has ended", || {
         std::fs::read(&command_line).unwrap_or_default().is_empty()
@@ -129,32 +135,32 @@ fn a_script_ends_with_a_daemon_that_is_killed() {
 }
 
 #[test]
-fn a_script_that_floods_the_daemon_keeps_nobody_from_it() {
+fn a_script_that_floods_the_daemon_does_not_block_its_status() {
     in_virtual_kernel!();
     let harness = plain(EmulatedLink::default());
-    // 10 MB of `up`, as fast as they are taken; then something that is news.
+    // 10 MB of `up`, as fast as the daemon reads; then a `down`.
     let text = "yes up | head -n 3333333\necho down\nexec cat";
     let program = program(&harness, text);
     let begun = Instant::now();
-    let daemon = hearing(&harness, &program, "freeze", "", "");
-    let (mut asked, mut longest) = (0, Duration::ZERO);
-    await_that("all was taken", || {
-        let asks = Instant::now();
+    let daemon = daemon_with_script(&harness, &program, "freeze", "", "");
+    let (mut requests, mut longest) = (0, Duration::ZERO);
+    await_that("the daemon has read all lines", || {
+        let sent_at = Instant::now();
         let script = source(&daemon, "script");
         let events = script["events"].as_u64().unwrap_or(0);
         if (1..3_333_333).contains(&events) {
-            longest = longest.max(asks.elapsed());
-            asked += 1;
+            longest = longest.max(sent_at.elapsed());
+            requests += 1;
         }
         script["reports_down"] == true
     });
     let script = source(&daemon, "script");
     println!(
-        "10 MB of lines in {:?}; {asked} questions meanwhile, the slowest took {longest:?}: {script}",
+        "10 MB of lines in {:?}; {requests} requests meanwhile, the slowest took {longest:?}: {script}",
         begun.elapsed()
     );
     assert_eq!(script["failures"], 0);
     assert_eq!(script["events"], 3_333_334, "{script}");
-    assert!(asked > 0, "nobody was answered meanwhile");
+    assert!(requests > 0, "no request was answered meanwhile");
     assert_eq!(link(&daemon), "down");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemons with no more privileges than their units in `dist/` leave them.
+//! The daemons with the privileges of their units in `dist/`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,8 +18,7 @@ use super::{HOLDFAST, PORT, assert_shorter_than, await_that, connection, fh, top
 
 const MB: u64 = 1_000_000;
 
-/// A program in `folder` that is the binary under test, as root with the unit's capabilities
-/// and nothing that could give it more.
+/// A program in `folder` that runs the binary under test as root with only the unit's capabilities.
 fn confined(unit: &str, folder: &Path) -> PathBuf {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
     let text = fs::read_to_string(path.join(unit)).unwrap();
@@ -42,7 +41,7 @@ fn confined(unit: &str, folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_gateway_with_its_units_capabilities_takes_segments_and_leaves_a_state() {
+fn a_gateway_with_its_units_capabilities_takes_segments_and_writes_its_state() {
     in_virtual_kernel!();
     let folder = Scratch::new("holdfast-test-").unwrap();
     let program = confined("holdfast-gateway.service", folder.path());
@@ -55,7 +54,7 @@ fn a_gateway_with_its_units_capabilities_takes_segments_and_leaves_a_state() {
     harness.kill_gateway().unwrap();
     harness.start_gateway().unwrap();
     flow.finish().unwrap();
-    // The first may have ended before the successor was there.
+    // The first flow may have ended before the successor was ready.
     let (at_fh, at_mh) = connection(&harness, fh(), PORT + 1);
     let second = Flow::start(at_fh, at_mh, 20 * MB, 6);
     let gateway = harness.gateway.as_ref().unwrap();
@@ -68,7 +67,7 @@ fn a_gateway_with_its_units_capabilities_takes_segments_and_leaves_a_state() {
 }
 
 #[test]
-fn a_mobile_with_its_units_capabilities_closes_windows_and_has_a_guard_that_opens_them() {
+fn a_mobile_with_its_units_capabilities_closes_windows_and_its_guard_opens_them() {
     in_virtual_kernel!();
     let harness = plain(EmulatedLink::default());
     let program = confined("holdfast-mobile.service", harness.folder());
@@ -85,23 +84,28 @@ fn a_mobile_with_its_units_capabilities_closes_windows_and_has_a_guard_that_open
         .arg(&socket)
         .stderr(Stdio::null());
     let mut child = harness.topology.mh.spawn_guarded(command).unwrap();
-    let ask = |words: &[&str]| {
+    let holdfast = |arguments: &[&str]| {
         let mut command = Command::new(HOLDFAST);
-        let output = command.args(words).arg("--socket").arg(&socket).output();
+        let output = command
+            .args(arguments)
+            .arg("--socket")
+            .arg(&socket)
+            .output();
         let output = output.unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         output.status.success().then_some(text)
     };
     let closed = || {
-        let status: serde_json::Value = serde_json::from_str(&ask(&["status", "--json"])?).ok()?;
+        let status: serde_json::Value =
+            serde_json::from_str(&holdfast(&["status", "--json"])?).ok()?;
         status["counters"]["path.window_closed"].as_u64()
     };
     await_that("the daemon follows flows", || closed().is_some());
     let flow = download(&harness, 8 * MB);
-    // Without its guard it would close nothing.
-    assert!(ask(&["mobile", "signal", "going-down-soon"]).is_some());
+    // Without its guard the daemon would close no window.
+    assert!(holdfast(&["mobile", "signal", "going-down-soon"]).is_some());
     await_that("the window is closed", || closed() > Some(0));
-    // Until the FH's probes are seconds apart.
+    // From then on the FH's probes are seconds apart.
     stands_still(&flow, 4_000_000_000);
     let killed_ns = monotonic_ns();
     child.kill().unwrap();

@@ -12,14 +12,14 @@ pub(super) const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 pub(super) const ACCESS_POINTS: [&str; 2] = ["wlan0", "wlan1"];
 const CHANNELS: [u8; 2] = [1, 6];
 pub(super) const STATION: &str = "wlan2";
-/// The machine may be an emulated one.
+/// The machine may be emulated and slow.
 pub(super) const LIMIT: Duration = Duration::from_secs(120);
-/// A key for all, 32 octets.
+/// The key of all stations, 32 octets.
 const PSK: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
-/// Whom the radios hear: those with a bit in common.
+/// A radio receives from radios with a common bit in their groups.
 pub(super) const TOGETHER: i64 = 1;
 pub(super) const ALONE: i64 = 2;
-/// What the radios send with, dBm: it is added to what the module takes for the way.
+/// The radios' transmit power, dBm. The module adds it to the path's `rx_rssi`.
 pub(super) const SENT_DBM: i32 = 20;
 
 pub(super) fn run(program: &str, args: &[&str]) -> String {
@@ -45,9 +45,9 @@ pub(super) fn spawn(mut command: Command, args: &[&str], log: &Path) -> ChildGua
     ChildGuard::spawn(command).unwrap()
 }
 
-/// What the module lets a test change of an interface's radio.
+/// Sets a value of an interface's radio in the module's debugfs.
 ///
-/// Numbers below zero go there as if they were not: what Linux 6.1 takes.
+/// Linux 6.1 takes negative numbers only as unsigned ones.
 pub(super) fn set_radio(interface: &str, name: &str, value: i64) {
     let phy = std::fs::read_to_string(format!("/sys/class/net/{interface}/phy80211/name"));
     let phy = phy.unwrap();
@@ -70,14 +70,14 @@ pub(super) fn address(interface: &str) -> String {
     std::fs::read_to_string(path).unwrap().trim().to_owned()
 }
 
-/// A namespace for the station: packets between two interfaces of one namespace never leave it.
-struct Room {
+/// A namespace for the station: packets between two interfaces of one namespace use no radio.
+struct Namespace {
     ns: NetNs,
     /// `iw` finds the namespace by a process in it.
     process: ChildGuard,
 }
 
-impl Room {
+impl Namespace {
     fn new() -> Self {
         let ns = NetNs::new().unwrap();
         let mut command = ns.command("sleep");
@@ -86,14 +86,14 @@ impl Room {
         Self { ns, process }
     }
 
-    /// Takes the station's radio in.
+    /// Moves the station's radio into the namespace.
     fn take_radio(&self) {
         let phy = std::fs::read_to_string(format!("/sys/class/net/{STATION}/phy80211/name"));
         let process = self.process.id().to_string();
         let phy = phy.unwrap();
         run("iw", &["phy", phy.trim(), "set", "netns", &process]);
         let path = PathBuf::from(format!("/sys/class/net/{STATION}"));
-        await_that("the station's radio is gone", || !path.exists());
+        await_that("the station's radio is in its namespace", || !path.exists());
     }
 }
 
@@ -103,24 +103,23 @@ pub(super) struct Air {
     pub(super) access_points: Vec<ChildGuard>,
     pub(super) supplicant: Option<ChildGuard>,
     pub(super) daemon: Option<ChildGuard>,
-    /// Where the station is, if not where the access points are.
-    room: Option<Room>,
-    /// The station's address.
+    /// The station's namespace, if it is not the access points'.
+    namespace: Option<Namespace>,
     pub(super) station: String,
 }
 
 impl Air {
-    /// None: these are not for this machine.
+    /// `None`: this machine is not one of `scripts/kernel_tests.sh wifi`.
     pub(super) fn new(test: &str) -> Option<Self> {
         Self::build(test, false)
     }
 
     /// The same with the station in a namespace of its own.
-    pub(super) fn with_a_room(test: &str) -> Option<Self> {
+    pub(super) fn with_a_namespace(test: &str) -> Option<Self> {
         Self::build(test, true)
     }
 
-    fn build(test: &str, has_room: bool) -> Option<Self> {
+    fn build(test: &str, has_namespace: bool) -> Option<Self> {
         let arguments = std::fs::read_to_string("/proc/cmdline").unwrap();
         if !arguments.contains("holdfast.kernel_tests") {
             println!("SKIPPED {test}: it is for scripts/kernel_tests.sh wifi");
@@ -132,11 +131,11 @@ impl Air {
             access_points: Vec::new(),
             supplicant: None,
             daemon: None,
-            room: has_room.then(Room::new),
+            namespace: has_namespace.then(Namespace::new),
             station: address(STATION),
         };
-        if let Some(room) = &air.room {
-            room.take_radio();
+        if let Some(namespace) = &air.namespace {
+            namespace.take_radio();
         }
         air.start_radios();
         Some(air)
@@ -144,8 +143,8 @@ impl Air {
 
     /// The station's namespace.
     pub(super) fn ns(&self) -> NetNs {
-        match &self.room {
-            Some(room) => room.ns.clone(),
+        match &self.namespace {
+            Some(namespace) => namespace.ns.clone(),
             None => NetNs::current().unwrap(),
         }
     }
@@ -182,12 +181,12 @@ impl Air {
         let log = self.folder.path().join("supplicant.log");
         self.supplicant = Some(spawn(self.ns().command("wpa_supplicant"), &args, &log));
         await_that("the supplicant answers", || {
-            self.ask(&["ping"]).contains("PONG")
+            self.supplicant_command(&["ping"]).contains("PONG")
         });
     }
 
-    /// What the supplicant says.
-    pub(super) fn ask(&self, arguments: &[&str]) -> String {
+    /// The supplicant's answer to a command.
+    pub(super) fn supplicant_command(&self, arguments: &[&str]) -> String {
         let socket = self.path("supplicant");
         run(
             "wpa_cli",
@@ -195,9 +194,9 @@ impl Air {
         )
     }
 
-    /// The access point that has let the station in, keys and all.
+    /// The access point with which the station is associated and has keys.
     pub(super) fn associated(&self) -> Option<usize> {
-        let status = self.ask(&["status"]);
+        let status = self.supplicant_command(&["status"]);
         let is_complete = status.lines().any(|line| line == "wpa_state=COMPLETED");
         let is_at = |name: &&str| status.contains(&format!("bssid={}", address(name)));
         is_complete.then(|| ACCESS_POINTS.iter().position(is_at))?
@@ -230,7 +229,7 @@ impl Air {
             "mobile",
             "--interface",
             STATION,
-            // Nobody listens there: what is asked of the daemon is what it knows.
+            // No gateway runs there: the tests read the daemon's status.
             "--gateway",
             "127.0.0.1",
             "--key-file",
@@ -245,7 +244,7 @@ impl Air {
         let log = self.folder.path().join("mobile.log");
         let args = [&args, more].concat();
         self.daemon = Some(spawn(self.ns().command(HOLDFAST), &args, &log));
-        await_that("Wi-Fi is heard", || self.wifi()["runs"] == true);
+        await_that("the source Wi-Fi runs", || self.wifi()["runs"] == true);
         await_that("the carrier is known", || self.link() != "unknown");
     }
 
@@ -276,7 +275,7 @@ impl Air {
         self.wifi()["signal_dbm"].as_f64().unwrap_or(0.0) as i32
     }
 
-    /// What the daemon has logged before this is in its file: the thread that writes it sleeps.
+    /// True if the thread that writes the log sleeps: then the file has every line.
     fn has_written_its_log(&self) -> bool {
         let Some(daemon) = &self.daemon else {
             return true;
@@ -289,7 +288,7 @@ impl Air {
         stats.any(|stat| stat.contains(" (log) S "))
     }
 
-    /// What became of the link, as the daemon has logged it: whose word it was, and what.
+    /// The events of the link in the daemon's log, each with its source.
     pub(super) fn events(&self) -> Vec<(String, String)> {
         await_that("the log is written", || self.has_written_its_log());
         let log = std::fs::read_to_string(self.folder.path().join("mobile.log")).unwrap();
@@ -302,13 +301,13 @@ impl Air {
         lines.collect()
     }
 
-    /// Until the daemon has logged this event, behind the first `from`.
+    /// Waits until the daemon has logged this event after the first `from` events.
     pub(super) fn await_event(&self, from: usize, event: &str) -> Duration {
         await_that(event, || {
             let events = self.events();
             events[from.min(events.len())..]
                 .iter()
-                .any(|(_, its)| its.starts_with(event))
+                .any(|(_, logged)| logged.starts_with(event))
         })
     }
 }

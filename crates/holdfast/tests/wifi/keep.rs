@@ -34,12 +34,15 @@ struct KeptWifi {
 
 impl KeptWifi {
     fn new(test: &str) -> Option<Self> {
-        let mut air = Air::with_a_room(test)?;
+        let mut air = Air::with_a_namespace(test)?;
         // The station has one way only.
         set_radio(ACCESS_POINTS[1], "group", ALONE);
         await_that("associated", || air.associated() == Some(0));
         // From now on it associates on a request alone.
-        assert!(air.ask(&["sta_autoconnect", "0"]).contains("OK"));
+        assert!(
+            air.supplicant_command(&["sta_autoconnect", "0"])
+                .contains("OK")
+        );
         set_address(&NetNs::current().unwrap(), ACCESS_POINTS[0], AT_AP);
         set_address(&air.ns(), STATION, AT_MH);
         let gateway = start_gateway(&air);
@@ -165,7 +168,7 @@ fn outage_is_survived(wifi: &KeptWifi, request: &str) {
     await_that("the download's sender tries again and again", || {
         wifi.at_ap("keep.kept") > before.1 + 2
     });
-    assert!(air.ask(&["reassociate"]).contains("OK"));
+    assert!(air.supplicant_command(&["reassociate"]).contains("OK"));
     air.await_event(before.0, "Up");
     for number in 0..DATAGRAMS {
         let received = receive(&at_ap).unwrap_or_else(|error| {

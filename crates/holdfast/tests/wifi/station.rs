@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `holdfast mobile` knows of its link by nl80211, and when.
+//! What `holdfast mobile` detects by nl80211, and when.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,9 @@ use super::air::{
 };
 
 #[test]
-fn the_signal_is_the_access_points_and_a_threshold_is_told_between_two_questions() {
-    let test = "the_signal_is_the_access_points_and_a_threshold_is_told_between_two_questions";
+fn the_signal_is_that_of_the_access_point_and_a_threshold_is_reported_between_two_polls() {
+    let test =
+        "the_signal_is_that_of_the_access_point_and_a_threshold_is_reported_between_two_polls";
     let Some(mut air) = Air::new(test) else {
         return;
     };
@@ -23,23 +24,26 @@ fn the_signal_is_the_access_points_and_a_threshold_is_told_between_two_questions
     set_radio(at, "rx_rssi", -80);
     let far = -80 + SENT_DBM;
     // The kernel's average follows slowly.
-    await_that("it is far", || (air.dbm() - far).abs() <= 1);
+    await_that("the signal is low", || (air.dbm() - far).abs() <= 1);
     set_radio(at, "rx_rssi", -50);
-    await_that("it is near", || (air.dbm() - near).abs() <= 1);
+    await_that("the signal is high", || (air.dbm() - near).abs() <= 1);
     assert_eq!(air.wifi()["failures"], 0);
     assert_eq!(air.events(), [], "a signal is no event");
-    // Asked once a minute: what comes before is the driver's. Its first word is on which side the
-    // signal is.
+    // The source polls once a minute, so an earlier report is the driver's. The driver's first report
+    // shows on which side of the threshold the signal is.
     air.daemon = None;
     let begun = Instant::now();
     air.start_daemon("poll_ms = 60000\nwifi_threshold_dbm = -50");
     await_that("the first answer", || air.dbm() == near);
     set_radio(at, "rx_rssi", -80);
-    let fell = await_that("it has fallen below", || air.dbm() < -50);
+    let fell = await_that("the signal is below the threshold", || air.dbm() < -50);
     let below = air.dbm();
     set_radio(at, "rx_rssi", -50);
-    let rose = await_that("it has risen above", || air.dbm() > -50);
-    assert!(begun.elapsed() < Duration::from_secs(60), "asked meanwhile");
+    let rose = await_that("the signal is above the threshold", || air.dbm() > -50);
+    assert!(
+        begun.elapsed() < Duration::from_secs(60),
+        "a poll came before the driver's report"
+    );
     println!(
         "threshold of -50 dBm: {below} dBm after {fell:?}, {} after {rose:?}",
         air.dbm()
@@ -60,21 +64,26 @@ fn a_station_that_roams_has_no_link_between_its_access_points() {
     for round in 0..4 {
         let next = 1 - at;
         let bssid = address(ACCESS_POINTS[next]);
-        air.ask(&["scan"]);
-        await_that("it is found", || {
-            air.ask(&["scan_results"]).contains(&bssid)
+        air.supplicant_command(&["scan"]);
+        await_that("the other access point is found", || {
+            air.supplicant_command(&["scan_results"]).contains(&bssid)
         });
-        let (heard, epoch) = (air.events().len(), air.epoch());
-        assert!(air.ask(&["roam", &bssid]).contains("OK"));
-        let down = air.await_event(heard, "Down");
-        let up = air.await_event(heard, "Up");
-        await_that("it is there", || air.associated() == Some(next));
+        let (seen, epoch) = (air.events().len(), air.epoch());
+        assert!(air.supplicant_command(&["roam", &bssid]).contains("OK"));
+        let down = air.await_event(seen, "Down");
+        let up = air.await_event(seen, "Up");
+        await_that("the station is associated", || {
+            air.associated() == Some(next)
+        });
         await_that("up", || air.link() == "up");
-        let told = air.events().split_off(heard);
-        println!("round {round}: down seen after {down:?}, up {up:?} later: {told:?}");
-        // A second `up` may come of the driver's: the station has roamed.
-        assert_eq!(told[0].1, "Down");
-        assert!(told[1..].iter().all(|(_, event)| event == "Up"), "{told:?}");
+        let events = air.events().split_off(seen);
+        println!("round {round}: down seen after {down:?}, up {up:?} later: {events:?}");
+        // The driver's report of the roam may cause a second `up`.
+        assert_eq!(events[0].1, "Down");
+        assert!(
+            events[1..].iter().all(|(_, event)| event == "Up"),
+            "{events:?}"
+        );
         assert!(air.epoch() > epoch);
         at = next;
     }
@@ -82,8 +91,8 @@ fn a_station_that_roams_has_no_link_between_its_access_points() {
 }
 
 #[test]
-fn a_station_that_is_sent_away_has_no_link_until_it_is_let_in_again() {
-    let test = "a_station_that_is_sent_away_has_no_link_until_it_is_let_in_again";
+fn a_deauthenticated_station_has_no_link_until_it_is_associated_again() {
+    let test = "a_deauthenticated_station_has_no_link_until_it_is_associated_again";
     let Some(mut air) = Air::new(test) else {
         return;
     };
@@ -91,26 +100,26 @@ fn a_station_that_is_sent_away_has_no_link_until_it_is_let_in_again() {
     air.start_daemon("poll_ms = 100");
     await_that("up", || air.link() == "up");
     let (socket, station) = (air.path("hostapd"), address(STATION));
-    for way in ["deauthenticate", "disassociate"] {
-        // It takes the other one otherwise, perhaps.
+    for command in ["deauthenticate", "disassociate"] {
+        // Otherwise the station may choose the other access point.
         let other = ACCESS_POINTS.iter().find(|name| **name != at).unwrap();
         set_radio(other, "group", ALONE);
-        let heard = air.events().len();
-        run("hostapd_cli", &["-p", &socket, "-i", at, way, &station]);
-        let down = air.await_event(heard, "Down");
-        let up = air.await_event(heard, "Up");
+        let seen = air.events().len();
+        run("hostapd_cli", &["-p", &socket, "-i", at, command, &station]);
+        let down = air.await_event(seen, "Down");
+        let up = air.await_event(seen, "Up");
         air.await_associated();
         await_that("up", || air.link() == "up");
-        let told = air.events().split_off(heard);
-        println!("{way}: down after {down:?}, up {up:?} later: {told:?}");
-        assert_eq!(told[0].1, "Down");
+        let events = air.events().split_off(seen);
+        println!("{command}: down after {down:?}, up {up:?} later: {events:?}");
+        assert_eq!(events[0].1, "Down");
     }
     assert_eq!(air.wifi()["failures"], 0);
 }
 
 #[test]
-fn an_access_point_that_falls_silent_is_an_outage_until_it_is_heard_again() {
-    let test = "an_access_point_that_falls_silent_is_an_outage_until_it_is_heard_again";
+fn a_silent_access_point_is_an_outage_until_its_signal_returns() {
+    let test = "a_silent_access_point_is_an_outage_until_its_signal_returns";
     let Some(mut air) = Air::new(test) else {
         return;
     };
@@ -123,24 +132,21 @@ fn an_access_point_that_falls_silent_is_an_outage_until_it_is_heard_again() {
     }
     let down = air.await_event(0, "Down");
     await_that("down", || air.link() == "down");
-    println!(
-        "nothing heard of it any more: down after {down:?}; {:?}",
-        air.events()
-    );
+    println!("without a signal: down after {down:?}; {:?}", air.events());
     for name in ACCESS_POINTS {
         set_radio(name, "group", TOGETHER);
     }
-    let heard = air.events().len();
-    let up = air.await_event(heard, "Up");
+    let seen = air.events().len();
+    let up = air.await_event(seen, "Up");
     air.await_associated();
     await_that("up", || air.link() == "up");
-    println!("it is back: up after {up:?}; {:?}", air.events());
+    println!("with a signal again: up after {up:?}; {:?}", air.events());
     assert!(air.epoch() > epoch);
 }
 
 #[test]
-fn a_radio_that_is_taken_away_and_put_back_is_heard_again() {
-    let test = "a_radio_that_is_taken_away_and_put_back_is_heard_again";
+fn a_radio_that_is_removed_and_added_again_is_used_again() {
+    let test = "a_radio_that_is_removed_and_added_again_is_used_again";
     let Some(mut air) = Air::new(test) else {
         return;
     };
@@ -151,7 +157,7 @@ fn a_radio_that_is_taken_away_and_put_back_is_heard_again() {
     air.access_points.clear();
     run("modprobe", &["-r", "mac80211_hwsim"]);
     await_that("down", || air.link() == "down");
-    await_that("it has failed", || air.wifi()["runs"] == false);
+    await_that("the source has failed", || air.wifi()["runs"] == false);
     let problem = air.wifi()["problem"].to_string();
     println!("without a radio: {problem}");
     assert!(
@@ -161,11 +167,11 @@ fn a_radio_that_is_taken_away_and_put_back_is_heard_again() {
     load_radios();
     air.start_radios();
     air.await_associated();
-    let heard = await_that("Wi-Fi is heard", || air.wifi()["runs"] == true);
+    let running = await_that("the source runs", || air.wifi()["runs"] == true);
     await_that("up", || air.link() == "up");
     println!(
-        "with a radio again: heard after {heard:?}; {:?}",
+        "with a radio again: the source runs after {running:?}; {:?}",
         air.events()
     );
-    await_that("its signal", || air.dbm() < 0);
+    await_that("there is a signal", || air.dbm() < 0);
 }
