@@ -37,7 +37,7 @@ finds_nothing() {
 rust_files() { find crates -name '*.rs' -not -path '*/target/*' | sort; }
 bpf_files() { find bpf \( -name '*.c' -o -name '*.h' \) | sort; }
 scripts() {
-    find scripts .ci Makefile -type f -not -name '*.todo' -not -name '*.circles' -not -name '*.exceptions' | sort
+    find scripts .ci Makefile -type f -not -name '*.circles' -not -name '*.exceptions' | sort
 }
 
 # --- sources -------------------------------------------------------------------------------

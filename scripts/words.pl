@@ -3,11 +3,8 @@
 #
 # Checks sources, scripts and pages for the words that docs/words.md does not allow, and pages for long lines.
 #
-#     scripts/words.pl            every file; scripts/words.todo lists the files that are not clean yet
-#     scripts/words.pl FILE...    all findings in these files, listed or not
-#     scripts/words.pl --shrink   takes the files that are clean now off the list
-#
-# The list only gets shorter. A file that is moved keeps its line, with the new path.
+#     scripts/words.pl            every file
+#     scripts/words.pl FILE...    these files
 
 use strict;
 use warnings;
@@ -16,7 +13,6 @@ use File::Find qw(find);
 
 chdir dirname($0) . '/..' or die "cannot change to the repository: $!";
 
-my $list = 'scripts/words.todo';
 my $line_max = 120;    # of a page
 my $row_max = 160;     # of a table's row
 
@@ -116,40 +112,6 @@ sub files {
     return sort grep { $_ ne 'docs/words.md' } @files;
 }
 
-if (@ARGV && $ARGV[0] ne '--shrink') {
-    my @found = map { findings($_) } @ARGV;
-    print "$_\n" for @found;
-    exit(@found ? 1 : 0);
-}
-
-open my $in, '<', $list or die "$list: $!\n";
-my %listed = map { chomp; $_ => 1 } grep { !/^#/ } <$in>;
-close $in;
-
-my ($status, @left) = (0);
-for my $file (files()) {
-    my @found = findings($file);
-    my $is_listed = delete $listed{$file};
-    if (@found && $is_listed) {
-        push @left, $file;
-    } elsif (@found) {
-        print "$_\n" for @found;
-        $status = 1;
-    } elsif ($is_listed && !@ARGV) {
-        print "$list: $file is clean now; scripts/words.pl --shrink takes it off the list\n";
-        $status = 1;
-    }
-}
-if (@ARGV) {
-    open my $out, '>', $list or die "$list: $!\n";
-    print {$out} "# Files that do not follow docs/words.md yet. This list only gets shorter.\n";
-    print {$out} "$_\n" for @left;
-    close $out;
-    printf "%d files are left\n", scalar @left;
-} else {
-    for my $file (sort keys %listed) {
-        print "$list: there is no file $file\n";
-        $status = 1;
-    }
-}
-exit $status;
+my @found = map { findings($_) } @ARGV ? @ARGV : files();
+print "$_\n" for @found;
+exit(@found ? 1 : 0);
