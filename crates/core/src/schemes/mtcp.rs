@@ -83,7 +83,7 @@ impl<P: Payload> Mtcp<P> {
         self.sh.forget_timed();
     }
 
-    /// Data is sent from the cache. If it is sent in sequence (`in_turn`), it may be compressed.
+    /// Marks a piece of the cache for compression, if it is sent in sequence (`in_turn`) and that pays.
     fn mark(&mut self, key: FlowKey, piece: &mut Resend<P>, in_turn: bool) {
         let Some(compression) = &mut self.compression else {
             return;
@@ -96,7 +96,7 @@ impl<P: Payload> Mtcp<P> {
         }
     }
 
-    /// Sends a piece of the cache out of sequence.
+    /// Sends a piece of the cache at once and uncompressed.
     fn resend(&mut self, flow: &Flow<P>, mut piece: Resend<P>, actions: &mut Actions<P>) {
         self.mark(flow.key, &mut piece, false);
         actions.push(Action::Resend(piece));

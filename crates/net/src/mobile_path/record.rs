@@ -15,12 +15,12 @@ use crate::tun::LayerKind;
 pub(super) const KEY_BYTES: usize = 36;
 pub(super) const VALUE_BYTES: usize = 232;
 
-// Where the fields stand.
+// Offsets of the fields.
 const FACTS: usize = 0;
 const MH_SCALE: usize = 4;
 const FH_HAS_FINISHED: usize = 8;
 
-/// Of some flows one could not be read: the others count, if there are any.
+/// An error for one flow is an error only if no other flow could be read.
 pub(super) fn or_the_others<T>(found: Vec<T>, failed: Option<io::Error>) -> io::Result<Vec<T>> {
     match failed {
         Some(error) if found.is_empty() => Err(error),
@@ -61,10 +61,10 @@ const SACK_BEGUN: usize = 168;
 const SACK: usize = 172;
 const SACK_ENDED: usize = 204;
 
-/// Where an ACK and its SACK blocks stand.
+/// The parts of a record that belong to one ACK and its SACK blocks.
 const OF_AN_ACK: [Range<usize>; 2] = [BEGUN..ENDED + 4, SACK_BEGUN..SACK_ENDED + 4];
 
-/// Whether another processor may see stores in another order than they were made in.
+/// True if another processor may see stores in another order.
 pub(super) const REORDERS_STORES: bool = !cfg!(any(target_arch = "x86_64", target_arch = "x86"));
 
 // Facts, as in the C source.
@@ -74,16 +74,16 @@ const FACT_SACK: u32 = 0x04;
 const FACT_OPEN: u32 = 0x40;
 const FACT_TIMESTAMPS: u32 = 0x80;
 
-/// A flow, and what else an ACK of it is made of.
+/// A flow, and the further fields for a made ACK.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotedFlow {
-    /// What decisions are made from.
+    /// The state for decisions.
     pub flow: HostFlow,
-    /// The newest clock of the FH.
+    /// The newest timestamp of the FH.
     pub fh_tsval: u32,
-    /// The sequence number after the highest of the FH.
+    /// The FH's SND.NXT.
     pub fh_nxt: SeqNum,
-    /// What the FH's newest segment acknowledges.
+    /// SEG.ACK of the FH's newest segment.
     pub fh_ack: SeqNum,
     /// When the newest round trip was measured.
     pub rtt_at: Option<Instant>,
@@ -170,14 +170,13 @@ impl Fields<'_> {
     }
 }
 
-/// What became of reading a record.
+/// The result of reading a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// The flow.
     Flow(Box<NotedFlow>),
-    /// It was being written: read it again.
+    /// A program was writing the record: read it again.
     Torn,
-    /// The MH has acknowledged nothing in it yet.
+    /// The MH has not acknowledged anything yet.
     NotOpen,
 }
 
@@ -210,7 +209,7 @@ pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: Layer
         sent_at: Instant::from_nanos(fields.u64(EGRESS_AT)),
         received_at: fields.instant(INGRESS_AT),
         is_opaque: facts & FACT_OPAQUE != 0,
-        // Nothing is missing before the FIN.
+        // The FIN arrived, and nothing is missing before it.
         is_finished: fields.u32(FH_HAS_FINISHED) != 0
             && !fields.seq(FH_NXT).after(fields.seq(RCV_NXT)),
         data_at: fields.instant(DATA_AT),
@@ -251,8 +250,8 @@ pub(super) fn are_of_one_ack(first: &[u8; VALUE_BYTES], second: &[u8; VALUE_BYTE
         .all(|part| first[part.clone()] == second[part])
 }
 
-/// The record with a 1 instead of each time, so that two runs can be compared; round trips, which
-/// depend on pauses between packets, and barriers are left out.
+/// The record with a 1 instead of each time, and without round trips and barriers, so that two runs can
+/// be compared.
 #[cfg(test)]
 pub(super) fn without_times(value: &[u8; VALUE_BYTES]) -> [u8; VALUE_BYTES] {
     let mut settled = *value;
@@ -270,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_read_as_what_it_was_made_of() {
+    fn a_key_gives_the_flow_that_it_was_made_from() {
         let end = |address: &str, port| Endpoint {
             address: address.parse().unwrap(),
             port,
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_record_is_known_by_its_ends() {
+    fn a_half_written_record_is_detected() {
         let mut value = [0; VALUE_BYTES];
         let read_it = |value: &[u8; VALUE_BYTES]| read(&[0; KEY_BYTES], value, LayerKind::RawIp);
         assert_eq!(read_it(&value), Read::NotOpen);
@@ -300,11 +299,14 @@ mod tests {
         assert!(are_of_one_ack(&whole, &whole) && !are_of_one_ack(&whole, &value));
         value[INGRESS_AT] = 1;
         value[ENDED] = 0;
-        assert!(are_of_one_ack(&whole, &value), "ingress is no part of it");
+        assert!(
+            are_of_one_ack(&whole, &value),
+            "ingress is no part of an ACK"
+        );
     }
 
     #[test]
-    fn blocks_of_another_ack_are_left_out() {
+    fn sack_blocks_of_another_ack_are_ignored() {
         let mut value = [0; VALUE_BYTES];
         value[FACTS..FACTS + 4].copy_from_slice(&FACT_OPEN.to_ne_bytes());
         for (at, word) in [(SACK, 10_u32), (SACK + 4, 20)] {

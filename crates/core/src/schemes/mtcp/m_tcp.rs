@@ -83,7 +83,7 @@ pub(super) struct MTcp {
     /// Bytes; `None`: no congestion window.
     pub cwnd: Option<u32>,
     sent_max: SeqNum,
-    /// The end of what an outage has delayed, while part of it is still cached.
+    /// The end of what an outage has delayed, while part of it waits to be sent.
     held_end: Option<SeqNum>,
     /// Bytes that the MH has reported beyond its ACK.
     reported: u32,
@@ -235,8 +235,8 @@ pub(super) fn retransmits_itself<P: Payload>(
     segment: &Segment,
 ) -> bool {
     let m = &mtcp.m;
-    let repeating = m.probe_end.is_some() || flow.recover.is_some();
-    let ours = repeating || m.is_frozen() || m.share.in_cell || !mtcp.sh.is_open();
+    let retransmits = m.probe_end.is_some() || flow.recover.is_some();
+    let ours = retransmits || m.is_frozen() || m.share.in_cell || !mtcp.sh.is_open();
     let waits = segment.end().after(flow.sent_nxt);
     (ours || waits) && flow.cache.holds(flow.fh.una)
 }

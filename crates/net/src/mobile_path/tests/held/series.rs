@@ -418,7 +418,7 @@ fn program_and_rule_withhold_the_same_in_a_series_of_events() {
             let pauses = us > 90_000 && series.rule.is_held();
             match series.rng.below(8) {
                 number if pauses || number == 0 && series.withheld().is_some() => {
-                    series.detect_pause()
+                    series.detect_pause();
                 }
                 _ if series.rng.below(250) == 0 => series.request(),
                 0..=4 => series.data(),
