@@ -26,7 +26,7 @@ pub(crate) use callers::{CALLER_WAIT, Call, Callers, IMPATIENT_WAIT};
 pub(crate) use listener::ControlListener;
 pub(crate) use reply::{
     CacheStatus, FlowStatus, FlowTableStatus, HandoffMobileStatus, HandoffStatus,
-    MobileSessionStatus, MobileStatus, SourceStatus, StatusReply,
+    MobileSessionStatus, MobileStatus, OutageStatus, OutagesStatus, SourceStatus, StatusReply,
 };
 
 /// Longest reply line that a caller reads, in bytes.
@@ -62,6 +62,9 @@ pub(crate) enum ControlRequest {
         /// Most flows to describe one by one; 0 for none.
         #[serde(default)]
         flows_max: usize,
+        /// Most outages to describe one by one; 0 for none.
+        #[serde(default)]
+        outages_max: usize,
     },
     /// Gateway: believe this of the link to the mobile with this address.
     Link {
@@ -179,7 +182,10 @@ mod tests {
     #[test]
     fn a_request_survives_its_line() {
         for request in [
-            ControlRequest::Status { flows_max: 3 },
+            ControlRequest::Status {
+                flows_max: 3,
+                outages_max: 0,
+            },
             ControlRequest::Link {
                 address: IpAddr::from([10, 0, 0, 7]),
                 event: LinkState::GoingDownSoon,
@@ -199,7 +205,10 @@ mod tests {
     fn the_shortest_status_request_is_understood() {
         assert_eq!(
             parse_request(r#"{"command":"status"}"#),
-            Ok(ControlRequest::Status { flows_max: 0 })
+            Ok(ControlRequest::Status {
+                flows_max: 0,
+                outages_max: 0,
+            })
         );
     }
 

@@ -45,6 +45,7 @@ pub(crate) struct StatusArgs {
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
     let request = ControlRequest::Status {
         flows_max: args.flows,
+        outages_max: 0,
     };
     let reply = if args.json {
         ask_exactly(&args.socket, &request)?

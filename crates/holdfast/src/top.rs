@@ -82,6 +82,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
 fn look(args: &TopArgs, rates: &mut Rates) -> anyhow::Result<String> {
     let request = ControlRequest::Status {
         flows_max: args.flows,
+        outages_max: 0,
     };
     let (mut text, counters) = match ask(&args.socket, &request)? {
         ControlReply::Gateway(mut status) => {

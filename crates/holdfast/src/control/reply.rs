@@ -39,6 +39,9 @@ pub(crate) struct StatusReply {
     /// Mobiles with flows, those not described among them.
     #[serde(default)]
     pub(crate) mobiles_total: u64,
+    /// The outages that were noticed.
+    #[serde(default)]
+    pub(crate) outages: OutagesStatus,
     /// The gateway as a base station, where it has neighbours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) handoff: Option<HandoffStatus>,
@@ -130,6 +133,44 @@ pub(crate) struct MobileStatus {
     pub(crate) outages: u64,
 }
 
+/// The outages since the daemon's start.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OutagesStatus {
+    /// The scheme only observes: the stalls could have been saved, and were not.
+    pub(crate) only_observed: bool,
+    /// Outages that have ended.
+    pub(crate) count: u64,
+    /// Their length together, in seconds.
+    pub(crate) down_s: f64,
+    /// The stalls saved, by the estimate of docs/metrics.md, in seconds.
+    pub(crate) stall_saved_s: f64,
+    /// Those asked for, the newest first.
+    pub(crate) newest: Vec<OutageStatus>,
+}
+
+/// One outage that has ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OutageStatus {
+    /// Its number since the daemon's start; the first has 1.
+    pub(crate) number: u64,
+    /// The mobile's name in the settings, if it has a key there.
+    pub(crate) name: Option<String>,
+    /// The mobile's address; none at a mobile's daemon, whose own link it was.
+    pub(crate) mobile: Option<IpAddr>,
+    /// Its begin, in seconds since 1970.
+    pub(crate) begin_unix_s: f64,
+    /// Its length, in seconds.
+    pub(crate) length_s: f64,
+    /// What noticed its begin.
+    pub(crate) source: LinkSource,
+    /// Flows with data that waited for its end.
+    pub(crate) flows: u64,
+    /// Bytes cached or queued at its end.
+    pub(crate) cached_bytes: u64,
+    /// How much longer its flows would have stalled, by the estimate of docs/metrics.md, in seconds.
+    pub(crate) stall_saved_s: f64,
+}
+
 /// One flow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FlowStatus {
@@ -172,6 +213,9 @@ pub(crate) struct MobileSessionStatus {
     /// The sources that report the link.
     #[serde(default)]
     pub(crate) sources: Vec<SourceStatus>,
+    /// The outages that were noticed.
+    #[serde(default)]
+    pub(crate) outages: OutagesStatus,
     /// Everything that is counted, by name.
     pub(crate) counters: BTreeMap<String, u64>,
 }

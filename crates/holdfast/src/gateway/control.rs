@@ -310,7 +310,7 @@ impl Control {
 
     async fn reply(&self, request: &ControlRequest) -> ControlReply {
         match *request {
-            ControlRequest::Status { flows_max } => match self.status(flows_max).await {
+            ControlRequest::Status { flows_max, .. } => match self.status(flows_max).await {
                 Some(status) => ControlReply::Gateway(Box::new(status)),
                 None => refusal("the packet worker does not answer"),
             },
