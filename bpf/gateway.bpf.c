@@ -31,7 +31,7 @@
  * Every hook answers TCX_NEXT (in clsact: go on), so that programs of others
  * still run. Ours stand first: others see each frame once.
  */
-/* The order is shared with COUNTERS in crates/net/src/datapath/counters.rs. */
+/* The order is shared with DATA_PATH in crates/net/src/counters.rs. */
 enum counter {
 	TAKEN_DOWNLINK,
 	TAKEN_UPLINK,

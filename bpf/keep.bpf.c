@@ -30,7 +30,7 @@
  * Beside another daemon's data path for TCP (`passes_tcp`) no TCP is taken. It is still a sign of life.
  */
 
-/* The order is shared with NAMES in crates/net/src/keep_path.rs. */
+/* The order is shared with KEEP_PATH in crates/net/src/counters.rs. */
 enum counter {
 	TAKEN,
 	GIVEN_BACK,

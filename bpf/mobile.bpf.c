@@ -23,7 +23,7 @@
  * daemon acknowledges is what the MH itself has acknowledged.
  */
 
-/* The order is shared with NAMES in crates/net/src/mobile_path/counters.rs. */
+/* The order is shared with MOBILE_PATH in crates/net/src/counters.rs. */
 enum counter {
 	NOTED_EGRESS,
 	NOTED_INGRESS,

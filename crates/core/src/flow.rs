@@ -294,6 +294,11 @@ impl<P: Payload> Flow<P> {
         self.cache.end().is_some_and(|end| end.after(self.sent_nxt))
     }
 
+    /// The FH has sent bytes that the MH has not acknowledged.
+    pub(crate) fn has_unacknowledged(&self) -> bool {
+        self.fh.max.after(self.fh.una)
+    }
+
     /// True while the gateway, not the FH, retransmits lost bytes.
     pub(crate) const fn retransmits_itself(&self) -> bool {
         !self.has_own_sender && (self.recover.is_some() || self.owed.is_some())

@@ -11,7 +11,8 @@ use crate::counters::Counters;
 use crate::flow::Stage;
 use crate::link_state::LinkSource;
 use crate::mobile::{Link, Mobile};
-use crate::schemes::{self, AnyScheme, Shared};
+use crate::outage::{EndedOutages, Outage};
+use crate::schemes::{self, Shared};
 use crate::settings::Settings;
 use crate::table::{FlowId, MobileId, Slot, Table};
 use crate::timers::Timers;
@@ -54,6 +55,7 @@ pub struct Gateway<P: Payload> {
     carrier_down: bool,
     /// Peers whose segments are taken from now on (true), or no longer (false).
     peers_to_take: VecDeque<(IpAddr, bool)>,
+    ended_outages: EndedOutages<IpAddr>,
     draining: bool,
     /// Some connections may have different numbers on each half, or be set up by the gateway.
     has_halves: bool,
@@ -77,10 +79,12 @@ impl<P: Payload> Gateway<P> {
             predecessor: Table::new(settings.flows_max, settings.hash_seed),
             predecessor_until: None,
             timers: Timers::default(),
-            counters: AnyScheme::<P>::counters(),
+            counters: Counters::default(),
             budget: CacheBudget::new(settings.cache_bytes_max),
             carrier_down: false,
             peers_to_take: VecDeque::new(),
+            // Each mobile has a flow.
+            ended_outages: EndedOutages::new(settings.flows_max),
             draining: false,
             has_halves: schemes::sets_up_connections(&settings),
             swept: 0,
@@ -106,6 +110,16 @@ impl<P: Payload> Gateway<P> {
     /// or passes with a copy for the engine (false). The caller polls after each input.
     pub fn poll_peer(&mut self) -> Option<(IpAddr, bool)> {
         self.peers_to_take.pop_front()
+    }
+
+    /// Whether [`Self::poll_outage`] has one.
+    pub fn has_outages(&self) -> bool {
+        !self.ended_outages.is_empty()
+    }
+
+    /// The next outage that has ended.
+    pub fn poll_outage(&mut self) -> Option<Outage<IpAddr>> {
+        self.ended_outages.pop()
     }
 
     /// Handles a segment; returns what happens to it.

@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_wire::Instant;
 
 use crate::link_state::{LinkEvent, LinkSource};
+use crate::outage::{EndedOutages, Outage};
 
 mod counters;
 mod flow;
@@ -39,7 +40,7 @@ mod tests;
 pub use counters::KeepCounters;
 pub use flow::PacketFlow;
 pub use holdfast_settings::keep::KeepSettings;
-use peer::{Peer, Phase};
+use peer::{Began, Peer, Phase};
 use shelf::Kept;
 
 /// The time in which packets that were on their way when a link went down still arrive.
@@ -47,6 +48,9 @@ const LATE_MAX: Duration = Duration::from_millis(100);
 
 /// A peer has room for so much, however much others have.
 const PEER_BYTES_MIN: usize = 16 * shelf::COST_MIN;
+
+/// The limit of outages that have ended and were not reported yet.
+const OUTAGES_MAX: usize = 16_384;
 
 /// One peer, by a number that its edge chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -122,6 +126,9 @@ pub struct Keeper<F> {
     settings: KeepSettings,
     /// Those that are not PASSING.
     peers: BTreeMap<PeerId, Peer<F>>,
+    /// Those that were given up while they were reported down.
+    given_up: BTreeMap<PeerId, Began>,
+    ended_outages: EndedOutages<PeerId>,
     due: BTreeSet<(Instant, PeerId)>,
     /// Bytes kept for two-way and for one-way flows.
     used: [usize; 2],
@@ -135,6 +142,8 @@ impl<F> Keeper<F> {
         Self {
             settings,
             peers: BTreeMap::new(),
+            given_up: BTreeMap::new(),
+            ended_outages: EndedOutages::new(OUTAGES_MAX),
             due: BTreeSet::new(),
             used: [0; 2],
             packets: 0,
@@ -177,6 +186,9 @@ impl<F> Keeper<F> {
                 (waits, !waits)
             }
         };
+        if is_two_way && peer.phase != Phase::Releasing {
+            peer.timer_at.get_or_insert(now);
+        }
         let mut kept = Kept::new(arrival, self.packets, now);
         self.packets += 1;
         if sends {
@@ -280,6 +292,9 @@ impl<F> Keeper<F> {
                     .entry(id)
                     .or_insert_with(|| Peer::new(Phase::Down, source, now));
                 // Nothing but the carrier itself ends the time without one.
+                if let Some(began) = self.given_up.remove(&id) {
+                    peer.began = began;
+                }
                 let stays = peer.phase == Phase::Down && peer.source == LinkSource::Carrier;
                 let source = if stays { LinkSource::Carrier } else { source };
                 peer.enter(Phase::Down, source, now);
@@ -288,6 +303,9 @@ impl<F> Keeper<F> {
                 self.schedule(id, now);
             }
             LinkEvent::Up => {
+                if let Some(began) = self.given_up.remove(&id) {
+                    self.note_outage(began.outage(id, now));
+                }
                 let is_away = |peer: &Peer<F>| peer.phase != Phase::Releasing;
                 // Without a carrier nothing goes out, whatever a message has in it.
                 let can = |peer: &Peer<F>| {
@@ -306,12 +324,20 @@ impl<F> Keeper<F> {
 
     /// Link up: the queued packets are sent.
     fn release(&mut self, id: PeerId, now: Instant, edge: &mut impl Edge<F>) {
+        let outage = self.peers.get(&id).and_then(|peer| peer.outage(id, now));
+        if let Some(outage) = outage {
+            self.note_outage(outage);
+        }
         self.expire(id, now);
         if let Some(peer) = self.peers.get_mut(&id) {
             let source = peer.source;
             peer.enter(Phase::Releasing, source, now);
         }
         self.send_kept(id, now, edge);
+    }
+
+    fn note_outage(&mut self, outage: Outage<PeerId>) {
+        self.counters.outages_lost += self.ended_outages.push(outage);
     }
 
     /// Sends what may go now; with nothing left, packets pass by themselves again.
@@ -333,6 +359,7 @@ impl<F> Keeper<F> {
 
     /// The peer's address has another owner from now on: the queued packets are not for it.
     pub fn forget(&mut self, id: PeerId, edge: &mut impl Edge<F>) {
+        self.given_up.remove(&id);
         if self.peers.contains_key(&id) {
             self.pass(id, edge);
         }
@@ -395,6 +422,9 @@ impl<F> Keeper<F> {
                 }
                 // No flow waits for its return any more.
                 Phase::Silent | Phase::Down if peer.is_given_up(&self.settings, now) => {
+                    if peer.phase == Phase::Down {
+                        self.given_up.insert(id, peer.began);
+                    }
                     self.pass(id, edge);
                     edge.ignore_silence(id);
                 }
@@ -419,6 +449,16 @@ impl<F> Keeper<F> {
             at.map(|at| self.due.insert((at, id)));
             peer.due = at;
         }
+    }
+
+    /// Whether [`Self::poll_outage`] has one.
+    pub fn has_outages(&self) -> bool {
+        !self.ended_outages.is_empty()
+    }
+
+    /// The next outage that has ended. A silence in which nothing was lost is none.
+    pub fn poll_outage(&mut self) -> Option<Outage<PeerId>> {
+        self.ended_outages.pop()
     }
 
     /// What was counted.

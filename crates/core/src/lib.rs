@@ -40,6 +40,7 @@ pub mod lccwe;
 mod link_state;
 mod mobile;
 pub mod mobile_host;
+mod outage;
 mod record;
 mod renumber;
 mod rtt;
@@ -58,11 +59,12 @@ mod testing;
 
 pub use action::{Action, Actions, Made, Payload, Resend, Template, Verdict};
 pub use bandwidth::{BandwidthSettings, CellSettings};
-pub use counters::Counters;
+pub use counters::{CounterInfo, Counters};
 pub use flow::Stage;
 pub use gateway::{FlowView, Gateway, MobileView, Stats};
 pub use key::FlowKey;
 pub use link_state::{LinkEvent, LinkSource, LinkState};
+pub use outage::Outage;
 pub use record::{FLOW_RECORD_LEN, FlowRecord};
 pub use renumber::{Renumber, Rescale};
 pub use schemes::mtcp::{

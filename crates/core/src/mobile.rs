@@ -28,6 +28,7 @@ use crate::changing_link::ChangingLink;
 use crate::delivery::DeliveryRate;
 use crate::flow::Flow;
 use crate::link_state::LinkSource;
+use crate::outage::{Outage, RTO_VARIATION_MIN, likely_up, stall_without};
 use crate::rtt::RttEstimator;
 use crate::settings::Settings;
 use crate::table::FlowId;
@@ -81,6 +82,16 @@ impl InFlight {
     }
 }
 
+/// An outage that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct OngoingOutage {
+    begin: Instant,
+    /// What noticed it.
+    source: LinkSource,
+    /// When the timers of the FHs began to run, as far as is known: with the last segment before it.
+    timer_at: Option<Instant>,
+}
+
 /// An MH.
 pub(crate) struct Mobile {
     pub address: IpAddr,
@@ -100,8 +111,8 @@ pub(crate) struct Mobile {
     pub detects_outages: bool,
     /// Its segments are to be taken, as the caller was notified.
     pub is_taken: bool,
-    /// Since when its link has been down, if it is.
-    pub down_since: Option<Instant>,
+    /// The outage that lasts.
+    outage: Option<OngoingOutage>,
     pub going_down_soon: bool,
     /// A warning counts until then, if no outage follows.
     pub warned_until: Option<Instant>,
@@ -143,7 +154,7 @@ impl Mobile {
             since: now,
             detects_outages: true,
             is_taken: false,
-            down_since: None,
+            outage: None,
             going_down_soon: false,
             warned_until: None,
             disconnected: false,
@@ -213,11 +224,47 @@ impl Mobile {
         over && !self.disconnected
     }
 
+    fn begin_outage(&mut self, begin: Instant, source: LinkSource) {
+        self.outages += 1;
+        self.outage = Some(OngoingOutage {
+            begin,
+            source,
+            timer_at: self.unanswered_since,
+        });
+    }
+
+    /// The outage that lasts, if one does, ends. `flows` have data that waits for that; `is_shown_late`:
+    /// an FH's own retransmission has shown it. Comes before [`Self::enter_recovery`].
+    pub(crate) fn end_outage(
+        &mut self,
+        flows: u32,
+        is_shown_late: bool,
+        now: Instant,
+    ) -> Option<Outage<IpAddr>> {
+        let outage = self.outage.take()?;
+        let timer_at = outage.timer_at.unwrap_or(outage.begin);
+        let rto = self.rtt.rto(RTO_VARIATION_MIN);
+        let up_at = if is_shown_late {
+            likely_up(timer_at, rto, now)
+        } else {
+            now
+        };
+        let stall = stall_without(timer_at, rto, up_at);
+        Some(Outage {
+            mobile: self.address,
+            begin: outage.begin,
+            length: up_at.saturating_since(outage.begin),
+            source: outage.source,
+            flows,
+            cached_bytes: self.kept_bytes as u64,
+            stall_saved: if flows > 0 { stall } else { Duration::ZERO },
+        })
+    }
+
     /// A report: the link is down.
     pub(crate) fn go_down(&mut self, source: LinkSource, settings: &Settings, now: Instant) {
         if !self.is_away() {
-            self.outages += 1;
-            self.down_since = Some(now);
+            self.begin_outage(now, source);
         }
         self.enter(Link::Down, source, now);
         self.delivery.interrupt();
@@ -234,9 +281,8 @@ impl Mobile {
         if !(listening && due) {
             return false;
         }
-        self.outages += 1;
         // The first segment without an answer was sent in the outage.
-        self.down_since = self.unanswered_since.or(Some(now));
+        self.begin_outage(self.unanswered_since.unwrap_or(now), LinkSource::Silence);
         self.enter(Link::Silent, LinkSource::Silence, now);
         self.delivery.interrupt();
         self.probes = 0;
@@ -334,12 +380,20 @@ impl Mobile {
     /// Data went out to the MH.
     pub(crate) fn on_sent(&mut self, now: Instant) {
         self.unanswered_since.get_or_insert(now);
+        self.on_data(now);
+    }
+
+    /// An FH has sent data to the MH.
+    pub(crate) fn on_data(&mut self, now: Instant) {
+        if let Some(outage) = &mut self.outage {
+            outage.timer_at.get_or_insert(now);
+        }
     }
 
     /// The MH answers what was sent before it became silent: the link has lost nothing.
     pub(crate) fn end_silence(&mut self, now: Instant) {
-        if let (Some(link), Some(since)) = (&mut self.changing, self.down_since.take()) {
-            link.on_kept(now.saturating_since(since), now);
+        if let (Some(link), Some(outage)) = (&mut self.changing, self.outage.take()) {
+            link.on_kept(now.saturating_since(outage.begin), now);
         }
         self.enter(Link::Up, LinkSource::Silence, now);
         self.probe_at = None;

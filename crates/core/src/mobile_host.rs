@@ -53,11 +53,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_wire::Instant;
 
+use crate::outage::EndedOutages;
 use crate::timers::earliest;
-use crate::{FlowKey, LinkEvent};
+use crate::{FlowKey, LinkEvent, LinkSource};
 
 mod action;
 mod answers;
+mod ended;
 mod flow;
 mod opening;
 #[cfg(test)]
@@ -122,27 +124,30 @@ enum Phase {
     },
 }
 
-/// What the machine has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MobileHostCounters {
-    /// Windows closed.
-    pub frozen: u64,
-    /// Flows that a warning came too late for (`today`).
-    pub not_covered: u64,
-    /// Warnings without an outage.
-    pub false_alarms: u64,
-    /// ACKs made, copies counted.
-    pub acks_made: u64,
-    /// Windows opened in steps (`today`).
-    pub opened_in_steps: u64,
-    /// Keep-alive probes sent (`wake`).
-    pub probes: u64,
-    /// FHs that answered the first probe: they pause (`wake`).
-    pub pauses: u64,
-    /// Outages without a report whose end a probed FH has shown (`wake`).
-    pub silent_outages: u64,
-    /// Wake-ups of silent flows at their timers (`wake`).
-    pub timed_wake_ups: u64,
+crate::counters! {
+    /// What the machine has done.
+    pub struct MobileHostCounters {
+        /// Windows of own flows that were closed.
+        pub frozen = "frozen",
+        /// Flows that a warning came too late for (`today`).
+        pub not_covered = "not-covered",
+        /// Warnings without an outage.
+        pub false_alarms = "false-alarms",
+        /// ACKs made, copies counted.
+        pub acks_made = "acks-made",
+        /// Windows opened in steps (`today`).
+        pub opened_in_steps = "opened-in-steps",
+        /// Keep-alive probes sent (`wake`).
+        pub probes = "probes",
+        /// FHs that answered the first probe: they pause (`wake`).
+        pub pauses = "pauses",
+        /// Outages without a report whose end a probed FH has shown (`wake`).
+        pub silent_outages = "silent-outages",
+        /// Wake-ups of silent flows at their timers (`wake`).
+        pub timed_wake_ups = "silences",
+        /// Outages that are not in the list of outages: too many had ended at the same time.
+        pub outages_lost = "outages-lost",
+    }
 }
 
 /// The flows whose state the machine has to know.
@@ -178,6 +183,7 @@ pub struct MobileHost {
     called_at: Instant,
     /// Of `wake`.
     wake_ups: WakeUps,
+    ended_outages: EndedOutages<()>,
     counters: MobileHostCounters,
 }
 
@@ -198,6 +204,7 @@ impl MobileHost {
             deaf_until: Instant::ZERO,
             called_at: Instant::ZERO,
             wake_ups: WakeUps::default(),
+            ended_outages: EndedOutages::new(ended::OUTAGES_MAX),
             counters: MobileHostCounters::default(),
         }
     }
@@ -395,6 +402,7 @@ impl MobileHost {
         if is_up {
             self.phase = Phase::Up;
             self.last_up = Some(now);
+            self.note_outage(since, LinkSource::Signal, flows, now);
             self.open_all(now, COPIES_AFTER_OUTAGE, flows, actions);
         }
     }
@@ -431,6 +439,9 @@ impl MobileHost {
         }
         let was = core::mem::replace(&mut self.phase, Phase::Up);
         self.last_up = Some(now);
+        if let Phase::Down { since, .. } = was {
+            self.note_outage(since, LinkSource::Signal, flows, now);
+        }
         // Those that were closed come first, whatever is known of them.
         let opened: BTreeSet<_> = self.closed.keys().copied().collect();
         let MobileHostSettings {

@@ -17,7 +17,7 @@ pub(crate) struct RttEstimator {
 }
 
 /// RFC 6298, 2.1: before the first measurement.
-const RTO_INITIAL: Duration = Duration::from_secs(1);
+pub(crate) const RTO_INITIAL: Duration = Duration::from_secs(1);
 
 impl RttEstimator {
     /// Adds a measurement of a segment that was sent once (Karn).

@@ -7,8 +7,6 @@
 //!
 //! Each module documents its scheme. `hold` has none: all hooks are the defaults.
 
-use core::time::Duration;
-
 use holdfast_wire::{Instant, Segment, SeqNum};
 
 use crate::bandwidth::Share;
@@ -98,11 +96,6 @@ pub(crate) trait FlowScheme<P: Payload> {
     /// Forgets all that is known of the flow.
     fn reset(&mut self);
 
-    /// The names of the counters that only this scheme has ([`Counters::add`]).
-    fn counter_names(&self) -> &'static [&'static str] {
-        &[]
-    }
-
     /// The flow is open: both directions are known.
     fn on_adopted(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
 
@@ -117,9 +110,6 @@ pub(crate) trait FlowScheme<P: Payload> {
 
     /// A report: the link of the MH is up, whether it was known to be down or not.
     fn on_link_up(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
-
-    /// The link of the MH is up again, `outage` after it went down.
-    fn on_outage_end(&mut self, flow: &mut Flow<P>, outage: Duration, cx: &mut Context<'_, P>) {}
 
     /// Data of the FH is cached, and queued in an outage.
     fn caches(&self) -> bool {
@@ -412,14 +402,6 @@ schemes! {
     Mtcp2007(Mtcp2007),
     Mtcp(Mtcp<P>),
     Snoop(Snoop<P>),
-}
-
-impl<P: Payload> AnyScheme<P> {
-    /// The counters of all schemes, all 0.
-    pub(crate) fn counters() -> Counters {
-        let schemes = Scheme::ALL.iter().map(|scheme| Self::new(*scheme));
-        Counters::new(schemes.flat_map(|scheme| scheme.get().counter_names().iter().copied()))
-    }
 }
 
 /// How far a scheme has set up a connection.

@@ -21,7 +21,7 @@ use std::time::Duration;
 use holdfast_core::Direction;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 
-use crate::counters::Counters;
+use crate::counters::{Counters, DATA_PATH};
 use crate::frame::{BufferPool, Frame};
 use crate::tun::{LayerKind, Tun, TunOptions, VNET_HDR_BYTES};
 
@@ -55,25 +55,6 @@ const QUEUE_LEN: u32 = 32_767;
 
 /// Parts of a frame that one write takes, at most.
 pub const WRITE_PARTS_MAX: usize = 15;
-
-/// Names in the order of `enum counter` in `bpf/gateway.bpf.c`.
-const COUNTERS: [&str; 15] = [
-    "taken_downlink",
-    "taken_uplink",
-    "given_downlink",
-    "given_uplink",
-    "too_big_copied",
-    "passed_own",
-    "passed_stale_heartbeat",
-    "passed_not_tcp",
-    "passed_fragment",
-    "passed_extension",
-    "passed_other_host",
-    "passed_vlan",
-    "passed_malformed",
-    "copied_downlink",
-    "copied_uplink",
-];
 
 /// What becomes of the TCP segments at the wireless interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -165,7 +146,7 @@ impl DataPath {
         }
         .load()?;
         let heartbeat = SharedValues::map(&programs.map("heartbeat")?)?;
-        let counters = Counters::of(&programs, &COUNTERS)?;
+        let counters = Counters::of(&programs, DATA_PATH)?;
         let taken_peers = programs.map("taken_peers")?;
         let give = |name, tun: &Tun| programs.attach(name, tun.ifindex(), HookSide::Ingress, mode);
         let giving = [give("give_down", &down)?, give("give_up", &up)?];

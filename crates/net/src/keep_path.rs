@@ -17,7 +17,7 @@ use holdfast_core::keep::PeerId;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::bpf::{AttachMode, Hook, HookSide, SharedValues, bpf};
-use crate::counters::Counters;
+use crate::counters::{Counters, KEEP_PATH};
 use crate::datapath::{HEARTBEAT_AGE_MAX, Interface, create_device, read_frame, retry};
 use crate::frame::{BufferPool, Frame};
 use crate::tun::Tun;
@@ -29,16 +29,6 @@ mod tests;
 
 pub use peers::{PeerTable, Peers};
 use program::ProgramSettings;
-
-/// Names in the order of `enum counter` in `bpf/keep.bpf.c`.
-const COUNTERS: [&str; 6] = [
-    "taken",
-    "given_back",
-    "alarms",
-    "resumed",
-    "passed_stale_heartbeat",
-    "passed_no_slot",
-];
 
 /// Whose packets are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +98,7 @@ impl KeepPath {
             interface,
             table,
             announcements: programs.map("announcements")?,
-            counters: Counters::of(&programs, &COUNTERS)?,
+            counters: Counters::of(&programs, KEEP_PATH)?,
         })
     }
 

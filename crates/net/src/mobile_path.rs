@@ -16,7 +16,7 @@ use holdfast_wire::{Instant, SeqNum};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::bpf::{AttachMode, Hook, HookSide, Programs, SharedValues, for_each_entry};
-use crate::counters::{CounterValues, Counters};
+use crate::counters::{CounterValues, Counters, MOBILE_PATH};
 use crate::datapath::{self, Interface};
 use crate::tun::{LayerKind, Tun};
 
@@ -61,30 +61,6 @@ const UNSAID_FOR: Duration = Duration::from_secs(3);
 
 /// A record that is being written so often when it is read is left out.
 const READ_TRIES: usize = 4;
-
-/// Names in the order of `enum counter` in `bpf/mobile.bpf.c`.
-const COUNTERS: [&str; 20] = [
-    "noted_egress",
-    "noted_ingress",
-    "window_closed",
-    "window_not_closed",
-    "taken_compressed",
-    "taken_followed",
-    "given_uplink",
-    "not_credible",
-    "passed_own",
-    "passed_stale_heartbeat",
-    "passed_not_tcp",
-    "passed_fragment",
-    "passed_extension",
-    "passed_other_host",
-    "passed_vlan",
-    "passed_malformed",
-    "held_back",
-    "held_not",
-    "let_go",
-    "echo_renewed",
-];
 
 // Fields of `struct control` in the C source.
 const ORDERS_UNTIL: usize = 0;
@@ -163,7 +139,7 @@ impl MobilePath {
         device: Option<Tun>,
     ) -> io::Result<(Self, Option<Detour>)> {
         let maps = FlowMaps::of(&programs, &interface)?;
-        let counters = Counters::of(&programs, &COUNTERS)?;
+        let counters = Counters::of(&programs, MOBILE_PATH)?;
         // Who gives back stands before who takes.
         let detour = device.map(|device| Detour::attach(&programs, device, mode));
         let detour = detour.transpose()?;

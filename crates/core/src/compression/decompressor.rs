@@ -69,40 +69,27 @@ pub enum Restored<'a> {
     Dropped(NotRestored),
 }
 
-/// The counters of the MH's side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DecompressionCounters {
-    /// Segments restored.
-    pub restored: u64,
-    /// Their payload on the wire, bytes.
-    pub wire_bytes: u64,
-    /// Their payload restored, bytes.
-    pub plain_bytes: u64,
-    /// Dropped: [`NotRestored::BadHeader`].
-    pub bad_header: u64,
-    /// Dropped: [`NotRestored::UnknownDictionary`].
-    pub unknown_dictionary: u64,
-    /// Dropped: [`NotRestored::BadBytes`].
-    pub bad_bytes: u64,
-    /// Dropped: [`NotRestored::NoRoom`].
-    pub no_room: u64,
+crate::counters! {
+    /// The counters of the MH's side.
+    pub struct DecompressionCounters {
+        /// Segments restored.
+        pub restored = "restored",
+        /// Payload of the restored segments as it arrived.
+        pub wire_bytes = "wire_bytes",
+        /// Payload of the restored segments after that.
+        pub plain_bytes = "plain_bytes",
+        /// Segments dropped: their compression header cannot be right.
+        pub bad_header = "dropped.bad_header",
+        /// Segments dropped: their dictionary is unknown, incomplete or too long.
+        pub unknown_dictionary = "dropped.unknown_dictionary",
+        /// Segments dropped: the bytes are not what was sent.
+        pub bad_bytes = "dropped.bad_bytes",
+        /// Segments dropped: their flow must be followed, and the table is full.
+        pub no_room = "dropped.no_room",
+    }
 }
 
 impl DecompressionCounters {
-    /// Each counter with its name.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        [
-            ("restored", self.restored),
-            ("wire_bytes", self.wire_bytes),
-            ("plain_bytes", self.plain_bytes),
-            ("dropped.bad_header", self.bad_header),
-            ("dropped.unknown_dictionary", self.unknown_dictionary),
-            ("dropped.bad_bytes", self.bad_bytes),
-            ("dropped.no_room", self.no_room),
-        ]
-        .into_iter()
-    }
-
     fn drop(&mut self, reason: NotRestored) -> Restored<'static> {
         *match reason {
             NotRestored::BadHeader => &mut self.bad_header,

@@ -98,6 +98,7 @@ impl<P: Payload> Turn<'_, P> {
             }
             Disposition::Queue => {
                 self.counters.kept_back += 1;
+                self.mobile.on_data(self.now);
                 self.hook(|scheme, flow, cx| scheme.on_kept(flow, segment, cx));
                 Verdict::Suppress
             }
@@ -133,6 +134,7 @@ impl<P: Payload> Turn<'_, P> {
             return Verdict::Forward;
         };
         let is_new = new_bytes > 0 || new_fin;
+        self.mobile.on_data(self.now);
         self.hook(|scheme, flow, cx| scheme.on_data_to_send(flow, segment, is_new, backlog, cx))
     }
 }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Detects that a link is down, detects that it is up again, and sends what was cached.
 
+use core::net::IpAddr;
+
 use holdfast_wire::Instant;
 
-use super::{Connection, Gateway};
+use super::{Connection, Flows, Gateway};
 use crate::flow::{Flow, Mute, Sender, Stage};
 use crate::link_state::LinkSource;
-use crate::mobile::Link;
+use crate::mobile::{Link, Mobile};
+use crate::outage::Outage;
 use crate::schemes::{self, Context};
 use crate::table::{FlowId, MobileId};
 use crate::{Action, Actions, Payload};
@@ -96,8 +99,9 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
-        let outage = mobile.down_since.take();
-        let outage = outage.map(|since| now.saturating_since(since));
+        if let Some(outage) = ended_outage(mobile, &self.flows, answered, now) {
+            self.counters.outages_lost += self.ended_outages.push(outage);
+        }
         mobile.enter_recovery(source, now);
         let was_reported = core::mem::take(&mut mobile.disconnected);
         self.counters.recoveries += 1;
@@ -119,9 +123,6 @@ impl<P: Payload> Gateway<P> {
             flow.join(flow_id, &mut mobile.waiting);
             let (settings, counters) = (&self.settings, &mut self.counters);
             let mut cx = Context::new(settings, mobile, self.draining, now, counters, actions);
-            if let Some(outage) = outage {
-                scheme.get_mut().on_outage_end(flow, outage, &mut cx);
-            }
             if was_reported {
                 scheme.get_mut().on_reconnected(flow, &mut cx);
             }
@@ -253,12 +254,7 @@ impl<P: Payload> Gateway<P> {
         flow.retransmit_at = None;
         let mobile = flow.mobile;
         // In an outage there are the probes, and no retransmission arrives.
-        if !flow.retransmits_itself()
-            || self
-                .mobiles
-                .at(mobile)
-                .is_none_or(crate::mobile::Mobile::is_away)
-        {
+        if !flow.retransmits_itself() || self.mobiles.at(mobile).is_none_or(Mobile::is_away) {
             return;
         }
         flow.vain_retransmissions = flow.vain_retransmissions.saturating_add(1);
@@ -272,6 +268,24 @@ impl<P: Payload> Gateway<P> {
         self.counters.repaired += 1;
         self.resume_recovery(mobile, now, actions);
     }
+}
+
+/// The outage of the mobile that ends now, if one does. `answered`: see [`Gateway::begin_recovery`].
+fn ended_outage<P: Payload>(
+    mobile: &mut Mobile,
+    flows: &Flows<P>,
+    answered: Option<FlowId>,
+    now: Instant,
+) -> Option<Outage<IpAddr>> {
+    let waits = |flow_id: &&FlowId| {
+        let row = flows.at(**flow_id);
+        answered == Some(**flow_id) || row.is_some_and(|row| row.flow.has_unacknowledged())
+    };
+    let waiting = mobile.open_flows().iter().filter(waits).count();
+    let answered = answered.and_then(|flow_id| flows.at(flow_id));
+    // What is not cached is not probed for: the FH's own retransmission was answered.
+    let is_shown_late = answered.is_some_and(|row| !row.scheme.get().caches());
+    mobile.end_outage(waiting as u32, is_shown_late, now)
 }
 
 /// `allowance`, in whole segments of what the flow sends next; one at least.

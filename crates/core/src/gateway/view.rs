@@ -129,7 +129,7 @@ impl<P: Payload> Gateway<P> {
 
     /// All counters, by name.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.counters.iter()
+        self.counters.named()
     }
 
     /// Addresses have left a mobile: that its link would go soon no longer holds for

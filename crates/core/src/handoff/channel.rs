@@ -84,15 +84,16 @@ pub enum Refused {
     Senseless,
 }
 
-/// The counters of a channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChannelCounters {
-    /// Datagrams opened and taken.
-    pub taken: u64,
-    /// Datagrams refused for any reason.
-    pub refused: u64,
-    /// Of these, those that were received before.
-    pub replayed: u64,
+crate::counters! {
+    /// The counters of a channel.
+    pub struct ChannelCounters {
+        /// Datagrams of neighbours opened and taken.
+        pub taken = "datagrams_taken",
+        /// Datagrams of neighbours refused for any reason.
+        pub refused = "datagrams_refused",
+        /// Of the refused datagrams, those that were received before.
+        pub replayed = "datagrams_replayed",
+    }
 }
 
 /// The counters of received datagrams: the newest 128, one bit each.

@@ -23,40 +23,41 @@ mod claims;
 mod synchronising;
 mod timers;
 
-/// The counters of a station.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HandoffCounters {
-    /// Mobiles that have come here from another station.
-    pub taken_over: u64,
-    /// Mobiles that another station has taken over.
-    pub yielded: u64,
-    /// Claims and notices with an epoch that was too low.
-    pub stale: u64,
-    /// Times that neighbours were requested to buffer.
-    pub prepared: u64,
-    /// Copies received.
-    pub copies: u64,
-    /// Packets buffered.
-    pub kept: u64,
-    /// Packets not buffered, or forgotten, because of a limit.
-    pub overflowed: u64,
-    /// Copies and buffered packets delivered to a mobile.
-    pub delivered: u64,
-    /// Buffered packets that the mobile had already.
-    pub purged: u64,
-    /// Records of flows sent.
-    pub states_sent: u64,
-    /// Records taken over.
-    pub states_adopted: u64,
-    /// Bytes of records sent.
-    pub state_bytes: u64,
-    /// Synchronisations that ended by a timeout.
-    pub sync_timeouts: u64,
-    /// Mobiles without handoff because the table is full.
-    pub table_full: u64,
-    /// Claims with this station's own number, which are refused: another station has the same
-    /// name, or this one is among its own neighbours.
-    pub own_number: u64,
+crate::counters! {
+    /// The counters of a station.
+    pub struct HandoffCounters {
+        /// Mobiles that have come here from another station.
+        pub taken_over = "taken_over",
+        /// Mobiles that another station has taken over.
+        pub yielded = "yielded",
+        /// Claims and notices with an epoch that was too low.
+        pub stale = "stale",
+        /// Times that neighbours were requested to buffer.
+        pub prepared = "prepared",
+        /// Copies of packets received from neighbours.
+        pub copies = "copies",
+        /// Packets buffered.
+        pub kept = "kept",
+        /// Packets not buffered, or forgotten, because of a limit.
+        pub overflowed = "overflowed",
+        /// Copies and buffered packets delivered to a mobile.
+        pub delivered = "delivered",
+        /// Buffered packets that the mobile had already.
+        pub purged = "purged",
+        /// Records of flows sent.
+        pub states_sent = "states_sent",
+        /// Records of flows taken over.
+        pub states_adopted = "states_adopted",
+        /// Size of the records sent.
+        pub state_bytes = "state_bytes",
+        /// Synchronisations that ended by a timeout.
+        pub sync_timeouts = "sync_timeouts",
+        /// Mobiles without handoff because the table is full.
+        pub table_full = "table_full",
+        /// Claims with this station's own number, which are refused: another station has the same
+        /// name, or this one is among its own neighbours.
+        pub own_number = "own_number",
+    }
 }
 
 /// A mobile as seen from outside.

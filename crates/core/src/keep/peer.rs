@@ -8,6 +8,8 @@ use holdfast_wire::Instant;
 use super::shelf::{Kept, Shelf};
 use super::{KeepSettings, PacketFlow, PeerId, PeerView};
 use crate::link_state::LinkSource;
+use crate::outage::{Outage, stall_without};
+use crate::rtt::RTO_INITIAL;
 
 /// Packets that are sent at once at link up (RFC 6928: ten segments).
 const CREDIT_INITIAL: i32 = 10;
@@ -30,6 +32,14 @@ pub(super) enum Phase {
     Releasing,
 }
 
+/// The begin of an outage.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Began {
+    pub at: Instant,
+    /// What noticed it.
+    pub source: LinkSource,
+}
+
 /// A peer that is not PASSING.
 #[derive(Debug)]
 pub(super) struct Peer<F> {
@@ -37,6 +47,10 @@ pub(super) struct Peer<F> {
     /// What caused this phase.
     pub source: LinkSource,
     pub since: Instant,
+    /// When the outage began, and what noticed it.
+    pub began: Began,
+    /// When the first packet of a two-way flow was taken in it.
+    pub timer_at: Option<Instant>,
     /// When a packet was last sent to it.
     pub sent_at: Instant,
     /// Packets of two-way flows, and of one-way flows.
@@ -50,12 +64,29 @@ pub(super) struct Peer<F> {
     pub due: Option<Instant>,
 }
 
+impl Began {
+    /// The outage, as it ends now without anything queued.
+    pub(super) fn outage(self, peer: PeerId, now: Instant) -> Outage<PeerId> {
+        Outage {
+            mobile: peer,
+            begin: self.at,
+            length: now.saturating_since(self.at),
+            source: self.source,
+            flows: 0,
+            cached_bytes: 0,
+            stall_saved: Duration::ZERO,
+        }
+    }
+}
+
 impl<F> Peer<F> {
     pub(super) fn new(phase: Phase, source: LinkSource, now: Instant) -> Self {
         Self {
             phase,
             source,
             since: now,
+            began: Began { at: now, source },
+            timer_at: None,
             sent_at: now,
             shelves: [Shelf::default(), Shelf::default()],
             credit: 0,
@@ -69,11 +100,32 @@ impl<F> Peer<F> {
         if self.phase != phase {
             self.since = now;
         }
+        if self.phase == Phase::Releasing {
+            (self.began, self.timer_at) = (Began { at: now, source }, None);
+        }
         self.phase = phase;
         self.source = source;
         self.sent_at = now;
         self.credit = CREDIT_INITIAL;
         self.credit_at = now;
+    }
+
+    /// The outage, as it ends now. None: a silence in which nothing was lost.
+    pub(super) fn outage(&self, peer: PeerId, now: Instant) -> Option<Outage<PeerId>> {
+        let view = self.view(peer);
+        let has_lost = self.phase != Phase::Silent || !self.shelves[0].is_empty();
+        let timer_at = self.timer_at.unwrap_or(self.began.at);
+        let stall = stall_without(timer_at, RTO_INITIAL, now);
+        has_lost.then(|| Outage {
+            flows: view.flows as u32,
+            cached_bytes: view.bytes as u64,
+            stall_saved: if self.shelves[0].is_empty() {
+                Duration::ZERO
+            } else {
+                stall
+            },
+            ..self.began.outage(peer, now)
+        })
     }
 
     pub(super) fn is_empty(&self) -> bool {

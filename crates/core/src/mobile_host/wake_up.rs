@@ -12,7 +12,7 @@ use holdfast_wire::Instant;
 use super::action::WakeUp;
 use super::{FLOWS_SERVED_MAX, HostAction, HostFlow, MadeAck, MobileHost, MobileScheme};
 use crate::FlowKey;
-use crate::link_state::LinkEvent;
+use crate::link_state::{LinkEvent, LinkSource};
 use outages::{Outages, ProbeResult, unreachables_for_silent};
 use silent_flows::TimedWakeUp;
 
@@ -245,6 +245,9 @@ impl MobileHost {
         now: Instant,
         actions: &mut Vec<HostAction>,
     ) {
+        if let Some(begin) = self.wake_ups.outages.silence_began() {
+            self.note_outage(begin, LinkSource::Silence, flows, now);
+        }
         let waiting = self.wake_ups.outages.handle_link_up_inferred(flows, now);
         // If only one flow exists and its data showed link up, no flow is left to wake.
         self.counters.silent_outages += 1;

@@ -82,15 +82,17 @@ pub struct PeerView {
     pub received_from: SocketAddr,
 }
 
-/// What the gateway counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PeerCounters {
-    /// Messages believed.
-    pub believed: u64,
-    /// Challenges sent.
-    pub challenges: u64,
-    /// Messages that changed nothing.
-    pub rejections: RejectionCounters,
+crate::counters! {
+    /// What the gateway counts.
+    pub struct PeerCounters {
+        /// Signals of mobiles that were believed.
+        pub believed = "believed",
+        /// Challenges sent to mobiles.
+        pub challenges = "challenges",
+        ;
+        /// Messages that changed nothing.
+        pub rejections: RejectionCounters,
+    }
 }
 
 /// A set of mobiles that cannot be served.

@@ -51,21 +51,23 @@ pub enum MobileEvent {
     Refused(RefusalReason),
 }
 
-/// What a mobile counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MobileCounters {
-    /// Datagrams sent.
-    pub sent: u64,
-    /// Of them repetitions of an unanswered one.
-    pub repeated: u64,
-    /// Messages acknowledged.
-    pub acknowledged: u64,
-    /// Challenges answered.
-    pub challenged: u64,
-    /// Messages refused by the gateway.
-    pub refused: u64,
-    /// Datagrams that changed nothing.
-    pub rejections: RejectionCounters,
+crate::counters! {
+    /// What a mobile counts.
+    pub struct MobileCounters {
+        /// Signals sent.
+        pub sent = "sent",
+        /// Of the signals sent, repetitions of an unanswered one.
+        pub repeated = "repeated",
+        /// Signals that a gateway has acknowledged.
+        pub acknowledged = "acknowledged",
+        /// Challenges of a gateway that were answered.
+        pub challenged = "challenged",
+        /// Signals that a gateway has refused.
+        pub refused = "refused",
+        ;
+        /// Datagrams that changed nothing.
+        pub rejections: RejectionCounters,
+    }
 }
 
 /// The challenge that a gateway gave a session; for the session alone to use.

@@ -3,14 +3,18 @@
 
 /// Declares the reasons with their names in one list, so that none is forgotten.
 macro_rules! rejections {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+    ($($(#[doc = $help:literal])+ $name:ident = $text:literal,)*) => {
         /// Why a datagram changed nothing.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Rejection { $($(#[$doc])* $name,)* }
+        pub enum Rejection { $($(#[doc = $help])+ $name,)* }
 
         impl Rejection {
             /// All reasons, in their order.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The reasons as counters.
+            pub const INFO: &'static [crate::CounterInfo] =
+                crate::counters! { $($(#[doc = $help])+ $text,)* };
 
             /// The reason as counters and logs name it.
             pub const fn name(self) -> &'static str {
@@ -52,7 +56,7 @@ rejections! {
 }
 
 /// How often each reason occurred.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RejectionCounters {
     counts: [u64; Rejection::ALL.len()],
 }

@@ -46,7 +46,7 @@ fn beat(programs: &Programs, at_ns: u64) {
 }
 
 fn counted(programs: &Programs, name: &str) -> u64 {
-    let counters = Counters::of(programs, &COUNTERS).unwrap();
+    let counters = Counters::of(programs, DATA_PATH).unwrap();
     let all = counters.read().unwrap();
     all.iter().find(|(known, _)| *known == name).unwrap().1
 }

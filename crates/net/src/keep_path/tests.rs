@@ -56,7 +56,7 @@ impl Loaded {
     }
 
     fn counted(&self, name: &str) -> u64 {
-        let counters = Counters::of(&self.programs, &COUNTERS).unwrap();
+        let counters = Counters::of(&self.programs, KEEP_PATH).unwrap();
         let all = counters.read().unwrap();
         all.iter().find(|(known, _)| *known == name).unwrap().1
     }

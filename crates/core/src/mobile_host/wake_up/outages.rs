@@ -205,6 +205,11 @@ impl Outages {
         self.silent_flows.note_probed(key, now);
     }
 
+    /// When the silence of the flows began, if they are silent.
+    pub(super) fn silence_began(&self) -> Option<Instant> {
+        self.silent_flows.began().map(|[began, _]| began)
+    }
+
     /// The answer of an FH shows that the link is up: the flows to be woken now, the one with the newest
     /// data first. `flows` are all.
     pub(super) fn handle_link_up_inferred(

@@ -131,7 +131,7 @@ fn a_full_ring_loses_reports_of_pauses_but_every_segment_is_released() {
         return;
     };
     let pauses = Pauses::open(&loaded.programs.map("pauses").unwrap()).unwrap();
-    let counters = Counters::of(&loaded.programs, &COUNTERS).unwrap();
+    let counters = Counters::of(&loaded.programs, MOBILE_PATH).unwrap();
     let let_go = || {
         let all = counters.read().unwrap();
         all.iter().find(|(name, _)| *name == "let_go").unwrap().1

@@ -64,7 +64,7 @@ impl Readers {
 
     fn assert_same_counts(&self) {
         let counts = [&self.quick, &self.slow].map(|loaded| {
-            let counters = Counters::of(&loaded.programs, &COUNTERS);
+            let counters = Counters::of(&loaded.programs, MOBILE_PATH);
             counters.unwrap().read().unwrap()
         });
         assert_eq!(counts[0], counts[1]);
