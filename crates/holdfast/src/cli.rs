@@ -45,7 +45,7 @@ pub(crate) enum Command {
     Lab(lab_command::LabArgs),
     Status(StatusArgs),
     Top(TopArgs),
-    /// Make the manual pages, the completions or the settings' documentation
+    /// Make the manual pages, the completions, or the documentation of settings and counters
     #[command(hide = true)]
     Generate {
         /// What to make
@@ -64,6 +64,8 @@ pub(crate) enum Generated {
     Completions,
     /// settings.md
     Settings,
+    /// counters.md
+    Counters,
     /// holdfast.toml and mobile.toml
     Examples,
 }

@@ -23,9 +23,9 @@ mod listener;
 mod reply;
 
 pub(crate) use callers::{CALLER_WAIT, Call, Callers, IMPATIENT_WAIT};
-pub(crate) use listener::ControlListener;
+pub(crate) use listener::{CONTROL_SOCKET_FLAG, ControlListener};
 pub(crate) use reply::{
-    CacheStatus, FlowStatus, FlowTableStatus, HandoffMobileStatus, HandoffStatus,
+    BucketStatus, CacheStatus, FlowStatus, FlowTableStatus, HandoffMobileStatus, HandoffStatus,
     MobileSessionStatus, MobileStatus, OutageStatus, OutagesStatus, SourceStatus, StatusReply,
 };
 

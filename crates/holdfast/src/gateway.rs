@@ -29,12 +29,14 @@ use holdfast_net::monitor::LinkMonitor;
 use holdfast_net::state_file::HEADER_BYTES;
 use tokio::task::JoinSet;
 
-use crate::control::ControlListener;
+use crate::control::{CONTROL_SOCKET_FLAG, ControlListener};
+use crate::outages::{OutageSender, QUEUED_MAX};
 use crate::runtime::{DaemonKind, InterfaceLock, RUNTIME_DIRECTORY, prepare_parent, random_bytes};
 use crate::settings::{GatewayArgs, GatewaySettings, SchemeName};
 
 mod check;
 mod control;
+pub(crate) mod counters;
 mod emit;
 pub(crate) mod engine;
 pub(crate) mod packet;
@@ -99,21 +101,24 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
     let mut devices = Vec::new();
     let mut running = Vec::new();
     let (report, reports) = tokio::sync::mpsc::channel(REPORTS_MAX);
+    let (outage, outages) = tokio::sync::mpsc::channel(QUEUED_MAX);
     let records = match settings.daemon.scheme {
         // It remembers nothing that a successor needs.
         SchemeName::Keep => None,
         _ => Some(open_records(&settings)?),
     };
-    let socket = ControlListener::bind(settings.daemon.control_socket.as_ref())?;
+    let control_socket = settings.daemon.control_socket.as_ref();
+    let socket = ControlListener::bind(control_socket, CONTROL_SOCKET_FLAG)?;
+    let _metrics = crate::metrics::serve(&settings.metrics, control_socket)?;
     let signals = open_signal_socket(&settings)?;
     if let Some(records) = records {
-        let (worker, injector) = start_engine(&settings, records, report)?;
+        let (worker, injector) = start_engine(&settings, records, report, outage.clone())?;
         devices.extend(injector);
         running.push(worker);
     }
     if let Some(protocols) = kept_protocols(settings.daemon.scheme) {
         let taken = (Peers::ByAddress, protocols);
-        let worker = crate::keep::start(&settings.wireless, taken, settings.keep);
+        let worker = crate::keep::start(&settings.wireless, taken, settings.keep, outage);
         running.push(worker.context(CANNOT_TAKE)?);
     }
     // After the devices came up, or their coming up would look like a change.
@@ -123,6 +128,7 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
         signals,
         monitor,
         reports,
+        outages,
     };
     for worker in &running {
         devices.extend(&worker.devices);
@@ -151,6 +157,7 @@ fn start_engine(
     settings: &GatewaySettings,
     (records, found): (Records, Vec<FlowRecord>),
     report: tokio::sync::mpsc::Sender<HandoffReport>,
+    outages: OutageSender,
 ) -> anyhow::Result<(RunningWorker, Option<u32>)> {
     let options = PathOptions {
         ahead_dscp: settings.core.resend_dscp,
@@ -168,7 +175,12 @@ fn start_engine(
     let injector = edge.as_ref().map(StationEdge::ifindex);
     let of_station = edge.zip(settings.station.clone());
     let station = || of_station.map(|(edge, settings)| Station::new(edge, settings, report));
-    let worker = engine::start(path, worker_settings(settings)?, (records, found), station)?;
+    let worker = engine::start(
+        path,
+        worker_settings(settings, outages)?,
+        (records, found),
+        station,
+    )?;
     Ok((worker, injector))
 }
 
@@ -212,7 +224,10 @@ fn announce(settings: &GatewaySettings, path: &DataPath, found: usize) {
     );
 }
 
-fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings> {
+fn worker_settings(
+    settings: &GatewaySettings,
+    outages: OutageSender,
+) -> anyhow::Result<WorkerSettings> {
     let mut core = settings.core.clone();
     core.hash_seed = u64::from_ne_bytes(random_bytes()?);
     // A missing or strange one limits nothing: --check reports it.
@@ -222,6 +237,7 @@ fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings>
         drain: settings.daemon.drain,
         wired_mtu: wired.and_then(Result::ok).map(|wired| wired.mtu),
         resend_dscp: settings.core.resend_dscp,
+        outages,
     })
 }
 

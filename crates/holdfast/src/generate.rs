@@ -27,6 +27,10 @@ pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
         Generated::Settings => {
             std::fs::write(directory.join("settings.md"), settings_page()).with_context(failed)?;
         }
+        Generated::Counters => {
+            std::fs::write(directory.join("counters.md"), crate::counters::page())
+                .with_context(failed)?;
+        }
         Generated::Examples => {
             for (name, text) in example_files() {
                 std::fs::write(directory.join(name), text).with_context(failed)?;

@@ -23,6 +23,7 @@ use holdfast_wire::Instant;
 use tokio::sync::oneshot;
 
 use crate::command::{COMMANDS_MAX, Command, RunningWorker, WorkerHandle};
+use crate::outages::OutageSender;
 use crate::runtime::random_bytes;
 
 mod report;
@@ -46,6 +47,7 @@ pub(crate) fn start(
     link: &str,
     (peers, protocols): (Peers, Protocols),
     mut settings: KeepSettings,
+    outages: OutageSender,
 ) -> anyhow::Result<RunningWorker> {
     if peers == Peers::WholeLink {
         // No other thread shares it.
@@ -76,7 +78,7 @@ pub(crate) fn start(
     let thread = std::thread::Builder::new()
         .name("packets".into())
         .spawn(move || {
-            let worker = KeepWorker::new(path, settings, queue, waker);
+            let worker = KeepWorker::new(path, settings, (queue, waker), outages);
             // Who waits for it may have left already.
             let _ = at_end.send(worker.and_then(KeepWorker::run));
         })?;
@@ -89,6 +91,27 @@ pub(crate) fn start(
         devices,
         data_path,
     })
+}
+
+holdfast_core::counters! {
+    /// What the worker counts beside the keeper.
+    pub(crate) struct KeepWorkerCounters {
+        /// Frames that the kernel did not take.
+        write_errors = "write_errors",
+        /// Frames that were not understood, and passed.
+        not_understood = "not_understood",
+        /// Packets that could not be queued: no buffer was free.
+        starved = "starved",
+    }
+}
+
+holdfast_core::counters! {
+    gauge
+    /// What the worker has at present.
+    pub(crate) struct KeepWorkerGauges {
+        /// Next hops on the link that are remembered while it has no carrier.
+        neighbours = "neighbours",
+    }
 }
 
 /// What the keeper acts by.
@@ -130,6 +153,7 @@ struct KeepWorker {
     neighbours: Option<NeighbourMemory>,
     commands: Receiver<Command>,
     waker: Waker,
+    outages: OutageSender,
     settings: KeepSettings,
     /// Where the IP header starts, bytes.
     ip: usize,
@@ -147,8 +171,8 @@ impl KeepWorker {
     fn new(
         path: KeepPath,
         settings: KeepSettings,
-        commands: Receiver<Command>,
-        waker: Waker,
+        (commands, waker): (Receiver<Command>, Waker),
+        outages: OutageSender,
     ) -> io::Result<Self> {
         let interface = path.interface();
         let has_neighbours = interface.kind == LayerKind::Ethernet;
@@ -169,6 +193,7 @@ impl KeepWorker {
             pool: BufferPool::new(settings.bytes_max * 2 + POOL_SPARE_BYTES),
             commands,
             waker,
+            outages,
             settings,
             leaving: false,
             announced: Vec::new(),
@@ -191,6 +216,7 @@ impl KeepWorker {
             if self.keeper.poll_timeout().is_some_and(|at| at <= now) {
                 self.keeper.handle_timeout(now, &mut self.edge);
             }
+            self.report_outages();
             self.end_draining(read < BATCH_FRAMES);
             if read < BATCH_FRAMES {
                 self.mind_neighbours(None);

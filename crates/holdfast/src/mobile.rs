@@ -7,6 +7,7 @@
 
 mod cells;
 mod congestion;
+pub(crate) mod counters;
 mod daemon;
 mod decompress;
 mod guard;

@@ -2,11 +2,12 @@
 //! The documentation of the keys: the comments of the fields, read from the source of this crate.
 
 /// The files with sections.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
     include_str!("bandwidth.rs"),
     include_str!("gateway.rs"),
     include_str!("handoff.rs"),
     include_str!("keep.rs"),
+    include_str!("metrics.rs"),
     include_str!("mobile.rs"),
     include_str!("mtcp.rs"),
     include_str!("signals.rs"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The entries of settings that are lists.
+//! The entries of settings that are lists, and other values of more than one part.
 
 use core::fmt;
 use core::net::{IpAddr, SocketAddr};
@@ -57,4 +57,13 @@ pub struct Cell {
     /// The gateway's signal address, as given; it may need a resolver. None: the mobile has no
     /// gateway.
     pub gateway: Option<String>,
+}
+
+/// Where a page of a daemon is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A Unix socket with this path.
+    Unix(String),
 }

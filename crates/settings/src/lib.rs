@@ -16,6 +16,7 @@ pub mod gateway;
 pub mod handoff;
 pub mod keep;
 pub mod kind;
+pub mod metrics;
 pub mod mobile;
 pub mod mtcp;
 pub mod prefix;

@@ -6,6 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 
 use serde::ser::{SerializeSeq as _, Serializer};
 
+pub use crate::entries::Listen;
 use crate::entries::{Cell, CellSettings, Station};
 use crate::kind::Kind;
 use crate::prefix::Prefix;
@@ -153,6 +154,20 @@ parsed!(
     "a multicast address",
     |text| text.parse().ok().filter(IpAddr::is_multicast),
     IpAddr::to_string
+);
+parsed!(
+    /// A TCP address, or the path of a Unix socket.
+    ListenAt,
+    Listen,
+    "an address and a port, or the absolute path of a Unix socket",
+    |text| match text.strip_prefix('/') {
+        Some(_) => Some(Listen::Unix(text.to_owned())),
+        None => text.parse().ok().map(Listen::Tcp),
+    },
+    |listen| match listen {
+        Listen::Tcp(address) => address.to_string(),
+        Listen::Unix(path) => path.clone(),
+    }
 );
 list!(
     /// Addresses and prefixes.

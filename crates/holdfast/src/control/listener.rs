@@ -18,6 +18,9 @@ use rustix::net::{
 
 use crate::runtime::{RUNTIME_DIRECTORY, prepare_parent};
 
+/// The flag that names a daemon's control socket.
+pub(crate) const CONTROL_SOCKET_FLAG: &str = "--control-socket";
+
 /// Callers that the kernel lets wait until they are taken.
 const BACKLOG: i32 = 128;
 
@@ -34,18 +37,17 @@ pub(crate) struct ControlListener {
 }
 
 impl ControlListener {
-    /// Listens at `path`, also if a daemon died there.
+    /// Listens at `path`, which the flag or key `named_by` has named, also if a daemon died there.
     ///
     /// Errors: one line that names the path and the remedy: a daemon serves there, or there is
     /// something that is no socket. Both stay as they are.
-    pub(crate) fn bind(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn bind(path: &Path, named_by: &str) -> anyhow::Result<Self> {
         let shown = path.display();
-        let remedy = "make it, or name another path with --control-socket";
-        prepare_parent(path, RUNTIME_DIRECTORY, remedy)?;
-        remove_abandoned(path)?;
-        let (listener, made) = listen_at(path).with_context(|| {
-            format!("{shown}: cannot listen there; name another path with --control-socket")
-        })?;
+        let other = format!("name another path with {named_by}");
+        prepare_parent(path, RUNTIME_DIRECTORY, &format!("make it, or {other}"))?;
+        remove_abandoned(path, &other)?;
+        let (listener, made) =
+            listen_at(path).with_context(|| format!("{shown}: cannot listen there; {other}"))?;
         Ok(Self {
             listener,
             path: path.to_owned(),
@@ -71,14 +73,14 @@ impl Drop for ControlListener {
 }
 
 /// Removes the socket of a daemon that was killed.
-fn remove_abandoned(path: &Path) -> anyhow::Result<()> {
+fn remove_abandoned(path: &Path, other: &str) -> anyhow::Result<()> {
     let shown = path.display();
     match path.symlink_metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => bail!("{shown}: {error}; name another path with --control-socket"),
-        Ok(found) if !found.file_type().is_socket() => bail!(
-            "{shown}: is there and is no socket; remove it, or name another path with --control-socket"
-        ),
+        Err(error) => bail!("{shown}: {error}; {other}"),
+        Ok(found) if !found.file_type().is_socket() => {
+            bail!("{shown}: is there and is no socket; remove it, or {other}")
+        }
         Ok(_) => {}
     }
     match try_to_call(path) {
@@ -88,11 +90,10 @@ fn remove_abandoned(path: &Path) -> anyhow::Result<()> {
         // It went at this moment.
         Err(Errno::NOENT) => Ok(()),
         // AGAIN: the queue of callers is full, and the kernel takes no more.
-        Ok(()) | Err(Errno::AGAIN) => bail!(
-            "{shown}: another daemon listens there; stop it, or name another path with \
-             --control-socket"
-        ),
-        Err(error) => bail!("{shown}: {error}; name another path with --control-socket"),
+        Ok(()) | Err(Errno::AGAIN) => {
+            bail!("{shown}: another daemon listens there; stop it, or {other}")
+        }
+        Err(error) => bail!("{shown}: {error}; {other}"),
     }
 }
 
@@ -130,7 +131,10 @@ mod tests {
     use super::*;
 
     fn refusal(path: &Path) -> String {
-        format!("{:#}", ControlListener::bind(path).unwrap_err())
+        format!(
+            "{:#}",
+            ControlListener::bind(path, CONTROL_SOCKET_FLAG).unwrap_err()
+        )
     }
 
     #[test]
@@ -152,7 +156,7 @@ mod tests {
         }
         assert_eq!(std::fs::read(&file).unwrap(), b"precious");
         // One that is replaced while the daemon runs stays at its end.
-        let listener = ControlListener::bind(&other).unwrap();
+        let listener = ControlListener::bind(&other, CONTROL_SOCKET_FLAG).unwrap();
         std::fs::remove_file(&other).unwrap();
         std::fs::write(&other, "precious").unwrap();
         drop(listener);
@@ -165,7 +169,7 @@ mod tests {
         let path = folder.path().join("socket");
         // As one that was killed leaves it.
         drop(UnixListener::bind(&path).unwrap());
-        let listener = ControlListener::bind(&path).unwrap();
+        let listener = ControlListener::bind(&path, CONTROL_SOCKET_FLAG).unwrap();
         assert!(refusal(&path).contains("another daemon listens there"));
         // With more callers than it takes as well.
         let mut callers = Vec::new();

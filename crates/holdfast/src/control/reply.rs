@@ -144,8 +144,21 @@ pub(crate) struct OutagesStatus {
     pub(crate) down_s: f64,
     /// The stalls saved, by the estimate of docs/metrics.md, in seconds.
     pub(crate) stall_saved_s: f64,
+    /// Outages by their length, for each bound.
+    pub(crate) lengths: Vec<BucketStatus>,
+    /// Outages by the stall saved, for each bound.
+    pub(crate) stalls: Vec<BucketStatus>,
     /// Those asked for, the newest first.
     pub(crate) newest: Vec<OutageStatus>,
+}
+
+/// A bound of a histogram.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BucketStatus {
+    /// The bound, in seconds.
+    pub(crate) up_to_s: f64,
+    /// How many outages were at most as long.
+    pub(crate) outages: u64,
 }
 
 /// One outage that has ended.

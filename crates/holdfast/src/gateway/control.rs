@@ -32,7 +32,8 @@ use crate::control::{
     refusal,
 };
 use crate::control::{MobileStatus, StatusReply};
-use crate::settings::GatewaySettings;
+use crate::outages::{EndedOutage, OutageList};
+use crate::settings::{GatewaySettings, SchemeName};
 
 /// Callers of the control socket that the worker is asked for at the same time.
 const CALLERS_MAX: usize = 16;
@@ -47,6 +48,8 @@ pub(super) struct Channels {
     pub(super) monitor: LinkMonitor,
     /// The worker's reports about handoffs.
     pub(super) reports: Receiver<HandoffReport>,
+    /// The workers' reports about outages.
+    pub(super) outages: Receiver<EndedOutage>,
 }
 
 /// The interfaces whose state matters, by index.
@@ -74,6 +77,7 @@ pub(super) struct Control {
     leaving: Cell<bool>,
     /// What is run when a mobile has come.
     took_over: Rc<TookOver>,
+    outages: RefCell<OutageList>,
 }
 
 impl Control {
@@ -88,6 +92,9 @@ impl Control {
         let peers = GatewayPeers::new(configs, settings.signals.registration_lifetime)
             .map_err(|error| anyhow::anyhow!("the mobiles' keys: {error:?}"))?;
         Ok(Self {
+            outages: RefCell::new(OutageList::new(
+                settings.daemon.scheme == SchemeName::Observe,
+            )),
             settings,
             workers,
             peers: RefCell::new(peers),
@@ -114,7 +121,7 @@ impl Control {
         let mut callers = Callers::of(channels.listener)?;
         let signals = channels.signals.map(UdpSocket::from_std).transpose()?;
         let mut monitor = register(channels.monitor)?;
-        let mut reports = channels.reports;
+        let (mut reports, mut outages) = (channels.reports, channels.outages);
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut quit = signal(SignalKind::quit())?;
@@ -151,6 +158,8 @@ impl Control {
                     ready.clear_ready();
                 }
                 Some(report) = reports.recv() => control.on_handoff(report),
+                Some(outage) = outages.recv() => control.on_outage(outage),
+                () = control.outages_are_due() => {}
                 _ = terminate.recv() => control.leave()?,
                 _ = interrupt.recv() => control.leave()?,
                 _ = quit.recv() => control.leave()?,
@@ -291,6 +300,34 @@ impl Control {
         }
     }
 
+    /// Notes an outage that a worker has seen the end of.
+    fn on_outage(&self, mut outage: EndedOutage) {
+        let mut name = None;
+        if let Some(address) = outage.mobile {
+            // A mobile with several addresses has one outage.
+            outage.mobile = self.all_addresses(address).into_iter().min();
+            let peers = self.peers.borrow();
+            let key = peers.owner(address);
+            let owner = peers
+                .iter()
+                .find(|(config, _)| Some(config.key.id()) == key);
+            name = owner.map(|(config, _)| config.name.clone());
+        }
+        let now = Instant::from_nanos(monotonic_ns());
+        self.outages.borrow_mut().add(outage, name, now);
+    }
+
+    /// Waits until something is to be done for outages, and does it; for ever if there is nothing.
+    async fn outages_are_due(&self) {
+        let due = self.outages.borrow().next_timeout();
+        let Some(due) = due else {
+            return std::future::pending().await;
+        };
+        let now = || Instant::from_nanos(monotonic_ns());
+        tokio::time::sleep(due.saturating_since(now())).await;
+        self.outages.borrow_mut().handle_timeout(now());
+    }
+
     /// Answers one caller of the control socket.
     async fn answer(self: Rc<Self>, call: Call) {
         let reply = match self.callers.try_acquire() {
@@ -310,7 +347,10 @@ impl Control {
 
     async fn reply(&self, request: &ControlRequest) -> ControlReply {
         match *request {
-            ControlRequest::Status { flows_max, .. } => match self.status(flows_max).await {
+            ControlRequest::Status {
+                flows_max,
+                outages_max,
+            } => match self.status(flows_max, outages_max).await {
                 Some(status) => ControlReply::Gateway(Box::new(status)),
                 None => refusal("the packet worker does not answer"),
             },
@@ -346,7 +386,7 @@ impl Control {
             .map_or_else(|| vec![address], |view| view.addresses.clone())
     }
 
-    async fn status(&self, flows_max: usize) -> Option<StatusReply> {
+    async fn status(&self, flows_max: usize, outages_max: usize) -> Option<StatusReply> {
         let seen = self
             .workers
             .status(flows_max, self.peer_addresses())
@@ -359,6 +399,7 @@ impl Control {
             wireless: self.settings.wireless.clone(),
             wired: self.settings.daemon.wired.clone(),
             data_path: self.data_path.into(),
+            outages: self.outages.borrow().status(outages_max),
             ..seen
         };
         self.add_peers(&mut status);

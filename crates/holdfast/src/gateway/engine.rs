@@ -14,6 +14,7 @@ use super::records::Records;
 use super::station::Station;
 use super::worker::{Worker, WorkerSettings};
 use crate::command::{COMMANDS_MAX, RunningWorker, WorkerHandle};
+use crate::outages::OutageSender;
 
 /// Starts the thread. `station` makes the part of a base station in it, where there are neighbours.
 pub(super) fn start(
@@ -51,7 +52,11 @@ pub(super) fn start(
 
 /// Starts the engine for what a mobile sends: the servers are its MHs, and the local stack and what
 /// is behind it are its FHs.
-pub(crate) fn start_at_mobile(path: DataPath, core: Settings) -> anyhow::Result<RunningWorker> {
+pub(crate) fn start_at_mobile(
+    path: DataPath,
+    core: Settings,
+    outages: OutageSender,
+) -> anyhow::Result<RunningWorker> {
     let records = Records::in_memory(core.flows_max);
     let settings = WorkerSettings {
         core,
@@ -59,6 +64,7 @@ pub(crate) fn start_at_mobile(path: DataPath, core: Settings) -> anyhow::Result<
         drain: Duration::ZERO,
         wired_mtu: None,
         resend_dscp: None,
+        outages,
     };
     start(path, settings, (records, Vec::new()), || None)
 }

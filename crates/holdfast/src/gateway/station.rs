@@ -53,16 +53,24 @@ pub(super) enum HandoffReport {
 /// What may wait for the control thread.
 pub(super) const REPORTS_MAX: usize = 1024;
 
-/// What a station counts at its edge.
-#[derive(Clone, Copy, Debug, Default)]
-struct StationCounters {
-    copies_sent: u64,
-    copy_bytes_sent: u64,
-    not_sent: u64,
-    injected: u64,
-    not_injected: u64,
-    elsewhere: u64,
-    not_copied: u64,
+holdfast_core::counters! {
+    /// What the station counts at its sockets.
+    pub(super) struct StationCounters {
+        /// Copies of packets sent to neighbours.
+        copies_sent = "copies_sent",
+        /// Size of the copies sent.
+        copy_bytes_sent = "copy_bytes_sent",
+        /// Datagrams to neighbours that could not be sent.
+        not_sent = "not_sent",
+        /// Packets of other stations that were given to the router.
+        injected = "injected",
+        /// Packets of other stations that the router did not take.
+        not_injected = "not_injected",
+        /// Packets for mobiles that are at another station.
+        elsewhere = "elsewhere",
+        /// Packets that could not be copied, and followed the route.
+        not_copied = "not_copied",
+    }
 }
 
 /// Groups that cannot be joined are tried again after this time.

@@ -24,6 +24,7 @@ use super::records::Records;
 use super::station::{Fate, Station};
 use crate::command::Command;
 use crate::contain::contain;
+use crate::outages::OutageSender;
 
 mod handoff;
 mod panics;
@@ -48,38 +49,53 @@ const LEAVE_MAX: Duration = Duration::from_secs(1);
 
 const DIRECTIONS: [Direction; 2] = [Direction::Downlink, Direction::Uplink];
 
-/// What the worker counts.
-#[derive(Clone, Copy, Debug, Default)]
-struct WorkerCounters {
-    /// Segments given back, all but those below as they came.
-    forwarded: u64,
-    /// Of these, those with other SACK blocks.
-    sack_replaced: u64,
-    /// Those that were to have others, and could not.
-    sack_not_replaced: u64,
-    /// Of these, those with another ACK; and those that were to have one, and could not.
-    ack_replaced: u64,
-    ack_not_replaced: u64,
-    /// Segments not given back at once: kept for later, or answered.
-    suppressed: u64,
-    /// Pieces sent from the cache.
-    resent: u64,
-    /// ACKs and RSTs made.
-    made: u64,
-    /// Segments with a wrong checksum, passed on.
-    wrong_checksum: u64,
-    /// Frames that were not understood, passed on.
-    not_understood: u64,
-    /// Messages that a packet was too big.
-    too_big: u64,
-    /// Segments that could not have been kept: no buffer was free.
-    no_buffer: u64,
-    /// Reads that had not even a buffer for a frame that only passes.
-    starved: u64,
-    /// Frames that the kernel did not take back.
-    write_errors: u64,
-    /// Defects of ours that were contained.
-    panics: u64,
+holdfast_core::counters! {
+    /// What the worker counts.
+    pub(in crate::gateway) struct WorkerCounters {
+        /// Segments given back, all but those below as they came.
+        forwarded = "forwarded",
+        /// Of the forwarded, those with other SACK blocks.
+        sack_replaced = "sack_replaced",
+        /// Of the forwarded, those that were to have other SACK blocks, and could not.
+        sack_not_replaced = "sack_not_replaced",
+        /// Of the forwarded, those with another ACK.
+        ack_replaced = "ack_replaced",
+        /// Of the forwarded, those that were to have another ACK, and could not.
+        ack_not_replaced = "ack_not_replaced",
+        /// Segments not given back at once: cached for later, or answered.
+        suppressed = "suppressed",
+        /// Pieces sent from the cache.
+        resent = "resent",
+        /// ACKs and RSTs made.
+        made = "made",
+        /// Segments with a wrong checksum, which passed.
+        wrong_checksum = "wrong_checksum",
+        /// Frames that were not understood, and passed.
+        not_understood = "not_understood",
+        /// ICMP messages that a packet was too big.
+        too_big = "too_big",
+        /// Segments that could not have been cached: no buffer was free.
+        no_buffer = "no_buffer",
+        /// Reads that had not even a buffer for a frame that only passes.
+        starved = "starved",
+        /// Frames that the kernel did not take.
+        write_errors = "write_errors",
+        /// Defects of Holdfast that were contained.
+        panics = "panics",
+    }
+}
+
+holdfast_core::counters! {
+    gauge
+    /// What the worker has at present.
+    pub(in crate::gateway) struct WorkerGauges {
+        /// Memory of the buffers in use.
+        buffer_bytes = "buffer_bytes",
+        /// Flows that pass, because one of their packets had met a defect.
+        quarantined = "quarantined",
+        /// Flows with a dictionary for compression.
+        dictionaries = "dictionaries",
+    }
 }
 
 /// What a worker runs with.
@@ -94,6 +110,8 @@ pub(super) struct WorkerSettings {
     /// The DSCP of retransmissions ahead of ordinary traffic, 0 to 63; none: its
     /// sender's.
     pub(super) resend_dscp: Option<u8>,
+    /// Where outages are reported.
+    pub(super) outages: OutageSender,
 }
 
 /// The state of the thread.
@@ -107,6 +125,7 @@ pub(super) struct Worker {
     waker: Waker,
     counters: WorkerCounters,
     settings: Settings,
+    outages: OutageSender,
     /// Where the IP header starts, bytes.
     ip: usize,
     /// What frames of our own keep to.
@@ -156,6 +175,7 @@ impl Worker {
             drain,
             wired_mtu,
             resend_dscp,
+            outages,
         } = settings;
         let engine = new_engine(&settings, found);
         let interface = path.interface();
@@ -178,6 +198,7 @@ impl Worker {
             waker,
             counters: WorkerCounters::default(),
             settings,
+            outages,
             drain,
             leave_by: None,
             quota: [BATCH_FRAMES; 2],
@@ -213,6 +234,7 @@ impl Worker {
             }
             self.run_deadlines();
             self.run_station()?;
+            self.report_outages();
             if self.is_done() {
                 return self.leave();
             }

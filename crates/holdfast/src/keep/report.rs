@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use holdfast_core::{LinkEvent, LinkState};
 use holdfast_net::rtnl::NeighbourMemory;
 
-use super::{KeepWorker, clock};
+use super::{KeepWorker, KeepWorkerCounters, KeepWorkerGauges, clock};
 use crate::command::Command;
 use crate::control::{CacheStatus, FlowTableStatus, MobileStatus, StatusReply};
 
@@ -55,17 +55,32 @@ impl KeepWorker {
         }
     }
 
+    /// Reports outages that have ended; those for which the queue has no room in the next turn.
+    pub(super) fn report_outages(&mut self) {
+        while self.keeper.has_outages()
+            && let Ok(room) = self.outages.try_reserve()
+            && let Some(outage) = self.keeper.poll_outage()
+        {
+            let address = self.edge.path.table().address(outage.mobile);
+            room.send(outage.of(address));
+        }
+    }
+
     fn status(&self, named: &[IpAddr]) -> StatusReply {
-        let kept = self.keeper.counters().named();
-        let mut counters: BTreeMap<String, u64> = kept
-            .into_iter()
+        let own = KeepWorkerCounters {
+            write_errors: self.edge.write_errors,
+            not_understood: self.not_understood,
+            starved: self.starved,
+        };
+        let neighbours = self.neighbours.as_ref().map_or(0, NeighbourMemory::len);
+        let gauges = KeepWorkerGauges {
+            neighbours: neighbours as u64,
+        };
+        let counters = self.keeper.counters().named();
+        let counters = counters.chain(own.named()).chain(gauges.named());
+        let counters: BTreeMap<String, u64> = counters
             .map(|(name, count)| (format!("keep.{name}"), count))
             .collect();
-        counters.insert("keep.write_errors".into(), self.edge.write_errors);
-        counters.insert("keep.not_understood".into(), self.not_understood);
-        counters.insert("keep.starved".into(), self.starved);
-        let neighbours = self.neighbours.as_ref().map_or(0, NeighbourMemory::len);
-        counters.insert("keep.neighbours".into(), neighbours as u64);
         let mobiles = self.mobiles(named);
         StatusReply {
             attached: !self.leaving,

@@ -17,20 +17,24 @@ use holdfast_net::monitor::InterfaceState;
 use holdfast_wire::Instant;
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::Receiver;
 
 use super::cells::Cells;
 use super::congestion::HandoffTimes;
 use super::host::Host;
 use super::sources::Sources;
 use super::uplink::Uplink;
-use crate::control::{Callers, ControlListener};
+use crate::control::{CONTROL_SOCKET_FLAG, Callers, ControlListener};
+use crate::outages::{EndedOutage, OutageList, QUEUED_MAX};
 use crate::runtime::{DaemonKind, InterfaceLock, random_bytes};
 use crate::settings::{MobileSettings, resolve};
 
 mod link;
+mod outages;
 mod requests;
 
 use link::Link;
+pub(super) use requests::DaemonCounters;
 
 /// Time between two tries to find the gateway's address by its name.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(5);
@@ -61,6 +65,9 @@ struct Daemon {
     congestion: Option<HandoffTimes>,
     handovers: u64,
     send_errors: u64,
+    outages: OutageList,
+    /// The workers' reports about outages.
+    ended_outages: Receiver<EndedOutage>,
 }
 
 impl Daemon {
@@ -83,9 +90,11 @@ impl Daemon {
             Host::open(interface, host, flows_max, decompresses, may_wait)
                 .with_context(|| format!("interface {}", settings.interface))
         });
-        let uplink = settings
-            .uplink
-            .map(|uplink| Uplink::open(&settings.interface, uplink, settings.flows_max));
+        let (outage, ended_outages) = tokio::sync::mpsc::channel(QUEUED_MAX);
+        let uplink = settings.uplink.map(|uplink| {
+            let flows_max = settings.flows_max;
+            Uplink::open(&settings.interface, uplink, flows_max, outage)
+        });
         let session = MobileSession::new(key, incarnation, &[], timers, Instant::ZERO);
         Ok(Self {
             started: WallInstant::now(),
@@ -98,12 +107,16 @@ impl Daemon {
             congestion: HandoffTimes::open(&settings),
             handovers: 0,
             send_errors: 0,
+            outages: OutageList::new(false),
+            ended_outages,
             settings,
         })
     }
 
     async fn run(mut self) -> anyhow::Result<()> {
-        let listener = ControlListener::bind(&self.settings.control_socket)?;
+        let control_socket = &self.settings.control_socket;
+        let listener = ControlListener::bind(control_socket, CONTROL_SOCKET_FLAG)?;
+        let _metrics = crate::metrics::serve(&self.settings.metrics, control_socket)?;
         let mut callers = Callers::of(listener.try_clone()?)?;
         let mut sources = Sources::start(&self.settings);
         self.link.note_started(sources.kinds());
@@ -131,6 +144,7 @@ impl Daemon {
                 host.handle_timeout();
             }
             self.handle_link_timeout();
+            self.handle_outages();
             self.announce_abilities();
             self.transmit();
             let timeout = self.timeout();
@@ -150,6 +164,7 @@ impl Daemon {
                     }
                 }
                 error = ended(self.uplink.as_mut()) => return Err(error),
+                Some(outage) = self.ended_outages.recv() => self.note_outage(outage),
                 Some((cell, gateway)) = resolved.recv() => self.use_gateway(cell, gateway).await?,
                 () = sleep(timeout) => {}
                 _ = terminate.recv() => break,
@@ -176,7 +191,7 @@ impl Daemon {
     fn timeout(&self) -> Option<Duration> {
         let host = self.host.as_ref().and_then(Host::timeout);
         let link = self.link.timeout(self.now());
-        [self.signal_timeout(), host, link]
+        [self.signal_timeout(), host, link, self.outages_timeout()]
             .into_iter()
             .flatten()
             .min()

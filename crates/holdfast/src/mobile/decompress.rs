@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use holdfast_core::compression::{Decompressor, DecompressorLimits, Restored, restored_header};
-use holdfast_core::{Direction, FlowKey, Payload as _};
+use holdfast_core::{Direction, FlowKey, Payload as _, counters};
 use holdfast_net::datapath::{HEARTBEAT_INTERVAL, monotonic_ns};
 use holdfast_net::frame::{BufferPool, Frame};
 use holdfast_net::mobile_path::{Detour, FOLLOWED_MAX};
@@ -27,6 +27,25 @@ const POOL_BYTES_MAX: usize = 4 << 20;
 const BURST: usize = 64;
 
 type Counters = BTreeMap<String, u64>;
+
+counters! {
+    /// What is counted beside the decompressor.
+    pub(super) struct WorkerCounters {
+        /// Segments of the detour that passed unchanged.
+        passed = "passed",
+        /// Frames that the kernel did not take.
+        errors = "errors",
+    }
+}
+
+counters! {
+    gauge
+    /// What there is at present.
+    pub(super) struct WorkerGauges {
+        /// Flows with a dictionary.
+        followed = "followed",
+    }
+}
 
 /// The thread, ended when dropped.
 pub(super) struct Decompression {
@@ -181,12 +200,16 @@ impl Worker {
         let Ok(mut shown) = counters.try_lock() else {
             return;
         };
-        for (name, count) in self.decompressor.counters().iter() {
+        let own = WorkerCounters {
+            passed: self.passed,
+            errors: self.errors,
+        };
+        let gauges = WorkerGauges {
+            followed: self.detour.followed() as u64,
+        };
+        let counters = self.decompressor.counters().named();
+        for (name, count) in counters.chain(own.named()).chain(gauges.named()) {
             shown.insert(format!("decompression.{name}"), count);
         }
-        shown.insert("decompression.passed".into(), self.passed);
-        shown.insert("decompression.errors".into(), self.errors);
-        let followed = self.detour.followed() as u64;
-        shown.insert("decompression.followed".into(), followed);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use holdfast_core::mobile_host::{
     FlowsNeeded, HostAction, HostFlow, MadeAck, MobileHost, MobileHostSettings, MobileScheme,
 };
-use holdfast_core::{FlowKey, LinkEvent};
+use holdfast_core::{FlowKey, LinkEvent, Outage, counters};
 use holdfast_net::datapath::{AttachMode, Interface, monotonic_ns};
 use holdfast_net::mobile_path::{AckSender, MobilePath, NotedFlow, Pauses};
 use holdfast_wire::{Instant, SeqNum};
@@ -32,6 +32,27 @@ const GUARD_AGAIN_WAKE: Duration = Duration::from_secs(5);
 const GUARD_AGAIN_WAKE_MAX: Duration = Duration::from_secs(60);
 /// Starting one takes less than this; what is ordered is not to lapse meanwhile.
 const GUARD_START: Duration = Duration::from_secs(2);
+
+counters! {
+    /// What is counted beside the machine.
+    pub(super) struct HostCounters {
+        /// Packets that could not be sent: the link is down, or the device's queue is full.
+        send_errors = "send-errors",
+        /// Reads and writes of the data path's tables that failed.
+        path_errors = "path-errors",
+    }
+}
+
+counters! {
+    gauge
+    /// What there is at present.
+    pub(super) struct HostGauges {
+        /// Windows of own flows that open in steps.
+        opening = "opening-now",
+        /// Windows of own flows that are closed.
+        closed = "closed-now",
+    }
+}
 
 /// The own flows of one interface.
 pub(super) struct Host {
@@ -252,6 +273,11 @@ impl Host {
         self.perform_all(actions);
     }
 
+    /// The next outage that has ended.
+    pub(super) fn poll_outage(&mut self) -> Option<Outage<()>> {
+        self.machine.poll_outage()
+    }
+
     /// How long until [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn timeout(&self) -> Option<Duration> {
         let look_at = self.attached.as_ref().and_then(|attached| attached.look_at);
@@ -317,28 +343,19 @@ impl Host {
 
     /// What was counted, by name.
     pub(super) fn counters(&self) -> BTreeMap<String, u64> {
-        let machine = self.machine.counters();
-        let mut by_name = BTreeMap::from([
-            ("host.frozen".to_owned(), machine.frozen),
-            ("host.not-covered".to_owned(), machine.not_covered),
-            ("host.false-alarms".to_owned(), machine.false_alarms),
-            ("host.acks-made".to_owned(), machine.acks_made),
-            ("host.opened-in-steps".to_owned(), machine.opened_in_steps),
-            (
-                "host.opening-now".to_owned(),
-                self.machine.opening_count() as u64,
-            ),
-            (
-                "host.closed-now".to_owned(),
-                self.machine.closed_count() as u64,
-            ),
-            ("host.send-errors".to_owned(), self.send_errors),
-            ("host.path-errors".to_owned(), self.path_errors),
-            ("host.silences".to_owned(), machine.timed_wake_ups),
-            ("host.probes".to_owned(), machine.probes),
-            ("host.pauses".to_owned(), machine.pauses),
-            ("host.silent-outages".to_owned(), machine.silent_outages),
-        ]);
+        let own = HostCounters {
+            send_errors: self.send_errors,
+            path_errors: self.path_errors,
+        };
+        let gauges = HostGauges {
+            opening: self.machine.opening_count() as u64,
+            closed: self.machine.closed_count() as u64,
+        };
+        let counters = self.machine.counters().named();
+        let counters = counters.chain(own.named()).chain(gauges.named());
+        let mut by_name: BTreeMap<_, _> = counters
+            .map(|(name, count)| (format!("host.{name}"), count))
+            .collect();
         if let Some(Ok(counters)) = self
             .attached
             .as_ref()

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::command::{Command, RunningWorker};
 use crate::gateway::engine;
+use crate::outages::OutageSender;
 use crate::runtime::random_bytes;
 use crate::settings::UplinkSettings;
 
@@ -21,14 +22,15 @@ use crate::settings::UplinkSettings;
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// Whose data path has counted.
-const TCP: &str = "tcp-path";
-const KEEP: &str = "path";
+pub(super) const TCP: &str = "tcp-path.";
+pub(super) const KEEP: &str = "keep-path.";
 
 /// The uplink of one interface.
 pub(super) struct Uplink {
     interface: String,
     settings: UplinkSettings,
     flows_max: u32,
+    outages: OutageSender,
     /// With the names of their counters; none while there is no interface.
     running: Vec<(&'static str, RunningWorker)>,
 }
@@ -41,11 +43,13 @@ impl Uplink {
         interface: &str,
         settings: UplinkSettings,
         flows_max: u32,
+        outages: OutageSender,
     ) -> anyhow::Result<Self> {
         let mut uplink = Self {
             interface: interface.to_owned(),
             settings,
             flows_max,
+            outages,
             running: Vec::new(),
         };
         match Interface::query(interface) {
@@ -75,7 +79,12 @@ impl Uplink {
             Protocols::All
         };
         let taken = (Peers::WholeLink, protocols);
-        let keep = crate::keep::start(&self.interface, taken, self.settings.keep)?;
+        let keep = crate::keep::start(
+            &self.interface,
+            taken,
+            self.settings.keep,
+            self.outages.clone(),
+        )?;
         self.running.push((KEEP, keep));
         Ok(())
     }
@@ -95,7 +104,7 @@ impl Uplink {
             hash_seed: u64::from_ne_bytes(random_bytes()?),
             ..Settings::default()
         };
-        engine::start_at_mobile(path, core)
+        engine::start_at_mobile(path, core, self.outages.clone())
     }
 
     /// The interface is there, under this index, or none of that name is.
@@ -160,7 +169,7 @@ impl Uplink {
             let status = tokio::time::timeout(ANSWER_MAX, answer.recv()).await;
             counters.extend(status.ok().flatten().unwrap_or_default().counters);
             for (counted, value) in worker.counters.read().unwrap_or_default() {
-                counters.insert(format!("{name}.{counted}"), value);
+                counters.insert(format!("{name}{counted}"), value);
             }
         }
         counters

@@ -9,6 +9,7 @@ use holdfast_core::{LinkState, Settings};
 use holdfast_settings::gateway::{GATEWAY_SOCKET, GatewayDaemon};
 use holdfast_settings::keep::KeepSettings;
 use holdfast_settings::kind::takes;
+use holdfast_settings::metrics::MetricsSettings;
 use holdfast_settings::mtcp::{MtcpChoice, MtcpCompression, MtcpSettings};
 use holdfast_settings::signals::{MobileEntry, SignalSettings};
 use holdfast_settings::snoop::{SnoopSet, SnoopSettings};
@@ -119,6 +120,8 @@ pub(crate) struct GatewaySettings {
     pub(crate) signals: SignalSettings,
     /// The mobiles that may send signals; without any the socket is not opened.
     pub(crate) mobiles: Vec<PeerConfig>,
+    /// Where metrics are served.
+    pub(crate) metrics: MetricsSettings,
     /// The neighbours, where there are some.
     pub(crate) station: Option<StationSettings>,
 }
@@ -169,6 +172,7 @@ impl GatewayArgs {
             core,
             signals,
             mobiles: mobiles(file)?,
+            metrics: file.section("metrics").read()?,
             station,
         })
     }

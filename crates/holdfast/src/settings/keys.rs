@@ -12,6 +12,7 @@ use holdfast_settings::docs::{self, KeyDocs};
 use holdfast_settings::gateway::{EngineSettings, GatewayDaemon};
 use holdfast_settings::handoff::{HandoffSettings, HandoffStation};
 use holdfast_settings::keep::KeepSettings;
+use holdfast_settings::metrics::MetricsSettings;
 use holdfast_settings::mobile::{MobileDaemon, MobileHostSettings};
 use holdfast_settings::mtcp::{MtcpChoice, MtcpCompression, MtcpSettings};
 use holdfast_settings::signals::{MobileEntry, SignalSettings};
@@ -93,6 +94,7 @@ pub(crate) static GATEWAY_FILE: LazyLock<Vec<Section>> = LazyLock::new(|| {
         )
         .more("link-signals.md")
         .with::<SignalSettings>(),
+        metrics(),
         section(
             "handoff",
             "Handoff",
@@ -133,12 +135,16 @@ pub(crate) static MOBILE_FILE: LazyLock<Vec<Section>> = LazyLock::new(|| {
         )
         .more("link-signals.md#sources")
         .with::<Sources>(),
+        metrics(),
     ]
 });
 
-/// The sections of both files; `[keep]`, which both have, once.
+/// The sections of both files; `[keep]` and `[metrics]`, which both have, once.
 pub(crate) fn all_sections() -> impl Iterator<Item = &'static Section> {
-    let own = MOBILE_FILE.iter().filter(|section| section.name != "keep");
+    let is_shared = |section: &&Section| matches!(section.name, "keep" | "metrics");
+    let own = MOBILE_FILE
+        .iter()
+        .filter(move |section| !is_shared(section));
     GATEWAY_FILE.iter().chain(own)
 }
 
@@ -150,6 +156,16 @@ fn keep() -> Section {
     )
     .more("schemes/keep.md")
     .with::<KeepSettings>()
+}
+
+fn metrics() -> Section {
+    section(
+        "metrics",
+        "Metrics",
+        "In the gateway's file and in the mobile's own: what a monitoring system reads.",
+    )
+    .more("metrics.md")
+    .with::<MetricsSettings>()
 }
 
 fn section(name: &'static str, title: &'static str, text: &'static str) -> Section {

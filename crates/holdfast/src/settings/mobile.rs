@@ -9,6 +9,7 @@ use holdfast_core::keep::KeepSettings;
 use holdfast_core::mobile_host::{FreezeSet, MobileHostSettings, MobileScheme};
 use holdfast_core::signal::{MobileKey, PORT_DEFAULT};
 use holdfast_settings::kind::{Kind, Seconds, takes};
+use holdfast_settings::metrics::MetricsSettings;
 use holdfast_settings::mobile::{MobileDaemon, MobileSchemeName};
 use holdfast_settings::sources::Sources;
 
@@ -80,6 +81,8 @@ pub(crate) struct MobileSettings {
     pub(crate) congestion_control: Option<String>,
     /// The link sources, beside the carrier.
     pub(crate) sources: SourceSettings,
+    /// Where metrics are served.
+    pub(crate) metrics: MetricsSettings,
 }
 
 /// What is done for what the mobile sends.
@@ -152,6 +155,7 @@ impl MobileDaemonArgs {
             decompress: keys.decompress && scheme == Some(MobileScheme::Mtcp),
             congestion_control: keys.congestion_control,
             sources: file.section("sources").read::<Sources>()?.into(),
+            metrics: file.section("metrics").read()?,
         })
     }
 

@@ -35,39 +35,9 @@ impl Station {
 
     /// All counters, by name.
     pub(in crate::gateway) fn counters(&self) -> impl Iterator<Item = (String, u64)> {
-        let (core, edge, channel) = (
-            self.handoff.counters(),
-            self.counters,
-            self.channel.counters(),
-        );
-        [
-            ("taken_over", core.taken_over),
-            ("yielded", core.yielded),
-            ("stale", core.stale),
-            ("prepared", core.prepared),
-            ("copies", core.copies),
-            ("kept", core.kept),
-            ("overflowed", core.overflowed),
-            ("delivered", core.delivered),
-            ("purged", core.purged),
-            ("states_sent", core.states_sent),
-            ("states_adopted", core.states_adopted),
-            ("state_bytes", core.state_bytes),
-            ("sync_timeouts", core.sync_timeouts),
-            ("table_full", core.table_full),
-            ("own_number", core.own_number),
-            ("copies_sent", edge.copies_sent),
-            ("copy_bytes_sent", edge.copy_bytes_sent),
-            ("not_sent", edge.not_sent),
-            ("injected", edge.injected),
-            ("not_injected", edge.not_injected),
-            ("elsewhere", edge.elsewhere),
-            ("not_copied", edge.not_copied),
-            ("datagrams_taken", channel.taken),
-            ("datagrams_refused", channel.refused),
-            ("datagrams_replayed", channel.replayed),
-        ]
-        .into_iter()
-        .map(|(name, count)| (format!("handoff.{name}"), count))
+        let core = self.handoff.counters().named();
+        let all = core.chain(self.counters.named());
+        all.chain(self.channel.counters().named())
+            .map(|(name, count)| (format!("handoff.{name}"), count))
     }
 }

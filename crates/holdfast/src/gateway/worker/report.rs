@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use holdfast_core::{FlowView, LinkEvent, LinkSource, LinkState, MobileView};
 use holdfast_wire::{Endpoint, Instant};
 
-use super::{Worker, WorkerCounters, clock};
+use super::{Worker, WorkerGauges, clock};
 use crate::command::Command;
 use crate::control::{CacheStatus, FlowStatus, FlowTableStatus, MobileStatus, StatusReply};
 
@@ -74,24 +74,29 @@ impl Worker {
         }
     }
 
+    /// Reports outages that have ended; those for which the queue has no room in the next turn.
+    pub(super) fn report_outages(&mut self) {
+        while self.engine.has_outages()
+            && let Ok(room) = self.outages.try_reserve()
+            && let Some(outage) = self.engine.poll_outage()
+        {
+            room.send(outage.of(Some(outage.mobile)));
+        }
+    }
+
     fn status(&self, flows_max: usize, named: &[IpAddr], now: Instant) -> StatusReply {
         let seen = self.engine.stats();
-        let mut counters: BTreeMap<String, u64> = self
-            .counters
-            .named()
+        let gauges = WorkerGauges {
+            buffer_bytes: self.pool.in_use_bytes() as u64,
+            quarantined: self.quarantine.len() as u64,
+            dictionaries: self.engine.dictionaries() as u64,
+        };
+        let own = self.counters.named().chain(gauges.named());
+        let mut counters: BTreeMap<String, u64> = own
             .map(|(name, count)| (format!("worker.{name}"), count))
-            .into();
-        counters.insert(
-            "worker.buffer_bytes".into(),
-            self.pool.in_use_bytes() as u64,
-        );
-        counters.extend(
-            self.engine
-                .counters()
-                .map(|(name, count)| (name.to_owned(), count)),
-        );
-        counters.insert("worker.quarantined".into(), self.quarantine.len() as u64);
-        counters.insert("dictionaries".into(), self.engine.dictionaries() as u64);
+            .collect();
+        let engine = self.engine.counters();
+        counters.extend(engine.map(|(name, count)| (name.to_owned(), count)));
         if let Some(station) = &self.station {
             counters.extend(station.counters());
         }
@@ -169,28 +174,6 @@ fn largest<T, K: Ord>(
     kept.sort_by(descending);
     kept.truncate(count);
     kept.into_iter().map(|(_, item)| item).collect()
-}
-
-impl WorkerCounters {
-    fn named(&self) -> [(&'static str, u64); 15] {
-        [
-            ("forwarded", self.forwarded),
-            ("sack_replaced", self.sack_replaced),
-            ("sack_not_replaced", self.sack_not_replaced),
-            ("ack_replaced", self.ack_replaced),
-            ("ack_not_replaced", self.ack_not_replaced),
-            ("suppressed", self.suppressed),
-            ("resent", self.resent),
-            ("made", self.made),
-            ("wrong_checksum", self.wrong_checksum),
-            ("not_understood", self.not_understood),
-            ("too_big", self.too_big),
-            ("no_buffer", self.no_buffer),
-            ("starved", self.starved),
-            ("write_errors", self.write_errors),
-            ("panics", self.panics),
-        ]
-    }
 }
 
 fn mobile_status(mobile: &MobileView, now: Instant) -> MobileStatus {

@@ -42,6 +42,8 @@ pub(super) struct Link {
     sources: BTreeMap<LinkSource, SourceState>,
     /// When a warning is taken for a false alarm, and whose it is.
     false_alarm: Option<(Instant, LinkSource)>,
+    /// The source of the newest link down.
+    down_by: LinkSource,
 }
 
 impl Link {
@@ -74,6 +76,11 @@ impl Link {
             *kind
         });
         silent.collect()
+    }
+
+    /// The source of the newest link down.
+    pub(super) const fn down_by(&self) -> LinkSource {
+        self.down_by
     }
 
     /// What is shown of the sources.
@@ -192,7 +199,10 @@ impl Daemon {
         self.link.false_alarm = None;
         match event {
             LinkEvent::Up => self.session.link_up(now),
-            LinkEvent::Down => self.session.link_down(now),
+            LinkEvent::Down => {
+                self.link.down_by = source;
+                self.session.link_down(now);
+            }
             LinkEvent::GoingDownSoon(lead) => {
                 let lead = lead.unwrap_or_default();
                 let lead_ms = u16::try_from(lead.as_millis()).unwrap_or(u16::MAX);

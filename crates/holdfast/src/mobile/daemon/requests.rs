@@ -10,11 +10,23 @@ use super::Daemon;
 use crate::control::MobileSessionStatus;
 use crate::control::{ControlReply, ControlRequest, UNKNOWN_STATE, refusal};
 
+holdfast_core::counters! {
+    /// What the daemon counts beside its session with the gateway.
+    pub(in crate::mobile) struct DaemonCounters {
+        /// Signals that could not be sent.
+        send_errors = "send-errors",
+        /// Times that the mobile came into another cell.
+        handovers = "handovers",
+    }
+}
+
 impl Daemon {
     /// Executes a request on the control socket.
     pub(super) async fn obey(&mut self, request: &ControlRequest) -> ControlReply {
         match request {
-            ControlRequest::Status { .. } => ControlReply::Mobile(Box::new(self.status().await)),
+            ControlRequest::Status { outages_max, .. } => {
+                ControlReply::Mobile(Box::new(self.status(*outages_max).await))
+            }
             ControlRequest::Signal {
                 event,
                 lead_ms,
@@ -62,17 +74,16 @@ impl Daemon {
         of_flows.or_else(|| self.uplink.as_ref().map(|_| "keep".to_owned()))
     }
 
-    async fn status(&self) -> MobileSessionStatus {
+    async fn status(&self, outages_max: usize) -> MobileSessionStatus {
         let counters = self.session.counters();
-        let mut by_name = BTreeMap::from([
-            ("sent".to_owned(), counters.sent),
-            ("repeated".to_owned(), counters.repeated),
-            ("acknowledged".to_owned(), counters.acknowledged),
-            ("challenged".to_owned(), counters.challenged),
-            ("refused".to_owned(), counters.refused),
-            ("send-errors".to_owned(), self.send_errors),
-            ("handovers".to_owned(), self.handovers),
-        ]);
+        let own = DaemonCounters {
+            send_errors: self.send_errors,
+            handovers: self.handovers,
+        };
+        let named = counters.named().chain(own.named());
+        let mut by_name: BTreeMap<_, _> = named
+            .map(|(name, count)| (name.to_owned(), count))
+            .collect();
         let rejections = counters.rejections.iter();
         by_name.extend(
             rejections.map(|(rejection, count)| (format!("rejected.{}", rejection.name()), count)),
@@ -98,6 +109,7 @@ impl Daemon {
             refused: self.session.refusal().map(|reason| format!("{reason:?}")),
             addresses: self.session.addresses().to_vec(),
             sources: self.link.status(),
+            outages: self.outages.status(outages_max),
             counters: by_name,
         }
     }

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The outages of the mobile's own link, as the workers and the machine of the own flows report them.
+
+use std::time::Duration;
+
+use holdfast_core::LinkSource;
+use holdfast_net::datapath::monotonic_ns;
+use holdfast_wire::Instant;
+
+use super::Daemon;
+use crate::outages::EndedOutage;
+
+fn now() -> Instant {
+    Instant::from_nanos(monotonic_ns())
+}
+
+impl Daemon {
+    /// Notes an outage that a part has seen the end of.
+    pub(super) fn note_outage(&mut self, mut outage: EndedOutage) {
+        // A worker's mobile is a server behind the same link.
+        outage.mobile = None;
+        // To the parts each report is a signal of this daemon.
+        if outage.source == LinkSource::Signal {
+            outage.source = self.link.down_by();
+        }
+        self.outages.add(outage, None, now());
+    }
+
+    /// Takes the outages of the own flows, and does what is due for all.
+    pub(super) fn handle_outages(&mut self) {
+        while let Some(outage) = self.host.as_mut().and_then(super::Host::poll_outage) {
+            self.note_outage(outage.of(None));
+        }
+        self.outages.handle_timeout(now());
+    }
+
+    /// How long until something is due for outages.
+    pub(super) fn outages_timeout(&self) -> Option<Duration> {
+        let due = self.outages.next_timeout()?;
+        Some(due.saturating_since(now()))
+    }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `[metrics]`: figures for a monitoring system, of the gateway and of the mobile.
+
+use serde::{Deserialize, Serialize};
+
+use crate::kind::Maybe;
+use crate::text::{Listen, ListenAt};
+
+/// `[metrics]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MetricsSettings {
+    /// Where the daemon serves its metrics by HTTP, at `/metrics`: an address and a port, or the
+    /// path of a Unix socket, for its owner and group. There is no password and no TLS: name an
+    /// address that only the monitoring system reaches.
+    ///
+    /// Cost: None unless it is given. Then a thread, and for each request a status of the daemon.
+    ///
+    /// Example: `"127.0.0.1:9848"`
+    #[serde(with = "Maybe::<ListenAt>")]
+    pub listen: Option<Listen>,
+}
