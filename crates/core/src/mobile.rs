@@ -256,7 +256,7 @@ impl Mobile {
             length: up_at.saturating_since(outage.begin),
             source: outage.source,
             flows,
-            cached_bytes: self.kept_bytes as u64,
+            cached_bytes: self.cached_bytes as u64,
             stall_saved: if flows > 0 { stall } else { Duration::ZERO },
         })
     }
