@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn a_link_that_only_the_sender_has_tried_was_up_between_its_last_two_tries() {
         let at = Instant::from_millis;
-        let up = |answered| likely_up(at(5_000), ms(250), at(5_000 + answered));
+        let up = |answered: u64| likely_up(at(5_000), ms(250), at(5_000 + answered));
         assert_eq!(up(200), at(5_200), "no timer has expired");
         assert_eq!(up(300), at(5_125));
         assert_eq!(up(3_800), at(5_000 + (1_750 + 3_750) / 2));

@@ -42,6 +42,12 @@ pub(crate) fn of_name(name: &str) -> Option<&'static CounterInfo> {
     BY_NAME.get(name).copied()
 }
 
+/// The names of all counters.
+#[cfg(test)]
+pub(crate) fn names() -> impl Iterator<Item = String> {
+    BY_NAME.keys().cloned()
+}
+
 const INTRODUCTION: &str = "\
 <!-- Made by `holdfast generate counters docs/`; a test compares. -->
 # Counters

@@ -272,3 +272,171 @@ fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\\\");
     text.replace('"', "\\\"").replace('\n', "\\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use prometheus_parse::{Scrape, Value};
+
+    use super::*;
+    use crate::control::SourceStatus;
+
+    fn buckets() -> Vec<BucketStatus> {
+        [(0.1, 1), (10.0, 3)]
+            .map(|(up_to_s, outages)| BucketStatus { up_to_s, outages })
+            .to_vec()
+    }
+
+    fn outages() -> OutagesStatus {
+        OutagesStatus {
+            count: 4,
+            down_s: 12.5,
+            stall_saved_s: 7.25,
+            lengths: buckets(),
+            stalls: buckets(),
+            ..OutagesStatus::default()
+        }
+    }
+
+    /// Every counter that there is, each with another value.
+    fn counted() -> BTreeMap<String, u64> {
+        counters::names().zip(1_000..).collect()
+    }
+
+    fn gateway() -> ControlReply {
+        ControlReply::Gateway(Box::new(StatusReply {
+            scheme: "hold".into(),
+            wireless: "a\"b\\c".into(),
+            outages: outages(),
+            counters: counted(),
+            ..StatusReply::default()
+        }))
+    }
+
+    fn mobile() -> ControlReply {
+        ControlReply::Mobile(Box::new(MobileSessionStatus {
+            link: LinkState::Up,
+            sources: vec![SourceStatus {
+                name: "carrier".into(),
+                runs: true,
+                ..SourceStatus::default()
+            }],
+            outages: outages(),
+            counters: counted(),
+            ..MobileSessionStatus::default()
+        }))
+    }
+
+    fn parsed(reply: &ControlReply) -> Scrape {
+        let lines = page(reply, false);
+        Scrape::parse(lines.lines().map(|line| Ok(line.to_owned()))).expect("it parses")
+    }
+
+    fn value(scrape: &Scrape, name: &str) -> f64 {
+        let mut samples = scrape.samples.iter().filter(|sample| sample.metric == name);
+        let found = samples.next().unwrap_or_else(|| panic!("no {name}"));
+        assert!(samples.next().is_none(), "{name} is there twice");
+        match found.value {
+            Value::Counter(value) | Value::Gauge(value) | Value::Untyped(value) => value,
+            ref other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn another_parser_reads_every_counter_with_its_type_and_description() {
+        for reply in [gateway(), mobile()] {
+            let scrape = parsed(&reply);
+            for (name, count) in counted() {
+                let info = counters::of_name(&name).expect("it is declared");
+                let metric = metric_name(&name, info);
+                assert_eq!(value(&scrape, &metric), count as f64, "{metric}");
+                assert_eq!(scrape.docs.get(&metric), Some(&info.description.to_owned()));
+                let sample = scrape.samples.iter().find(|sample| sample.metric == metric);
+                let is_gauge = matches!(sample.expect("just found").value, Value::Gauge(_));
+                assert_eq!(is_gauge, info.is_gauge, "{metric}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_outages_are_histograms() {
+        let scrape = parsed(&gateway());
+        for (name, sum) in [
+            ("holdfast_outage_seconds", 12.5),
+            ("holdfast_stall_saved_seconds", 7.25),
+        ] {
+            assert_eq!(value(&scrape, &format!("{name}_sum")), sum);
+            assert_eq!(value(&scrape, &format!("{name}_count")), 4.0);
+            let found = scrape.samples.iter().find(|sample| sample.metric == name);
+            let Some(Value::Histogram(buckets)) = found.map(|sample| &sample.value) else {
+                panic!("{name} is no histogram");
+            };
+            let counts: Vec<_> = buckets
+                .iter()
+                .map(|one| (one.less_than, one.count))
+                .collect();
+            assert_eq!(counts, [(0.1, 1.0), (10.0, 3.0), (f64::INFINITY, 4.0)]);
+        }
+    }
+
+    #[test]
+    fn what_a_scheme_could_have_saved_is_another_metric_than_what_one_saved() {
+        let observed = ControlReply::Gateway(Box::new(StatusReply {
+            outages: OutagesStatus {
+                only_observed: true,
+                ..outages()
+            },
+            ..StatusReply::default()
+        }));
+        let text = page(&observed, false);
+        assert!(
+            text.contains("holdfast_stall_avoidable_seconds_sum 7.25"),
+            "{text}"
+        );
+        assert!(!text.contains("stall_saved"), "{text}");
+    }
+
+    #[test]
+    fn texts_of_labels_are_escaped() {
+        let text = page(&gateway(), false);
+        assert!(text.contains(r#"interface="a\"b\\c"}"#), "{text}");
+    }
+
+    /// No series for each mobile or flow.
+    #[test]
+    fn the_number_of_series_does_not_depend_on_the_number_of_mobiles() {
+        let with = |count: u8| {
+            let mobile = |_| crate::control::MobileStatus::default();
+            let status = StatusReply {
+                mobiles: (0..count).map(mobile).collect(),
+                ..StatusReply::default()
+            };
+            page(&ControlReply::Gateway(Box::new(status)), false)
+                .lines()
+                .count()
+        };
+        assert_eq!(with(0), with(200));
+    }
+
+    #[test]
+    fn open_metrics_has_families_without_a_suffix_and_an_end() {
+        for reply in [gateway(), mobile()] {
+            let text = page(&reply, true);
+            assert!(text.ends_with("\n# EOF\n"));
+            let mut families = BTreeSet::new();
+            let mut present = String::new();
+            for line in text.lines().filter(|line| *line != "# EOF") {
+                if let Some(head) = line.strip_prefix("# HELP ") {
+                    present = head.split(' ').next().expect("a name").to_owned();
+                    assert!(families.insert(present.clone()), "{present} is there twice");
+                    assert!(!present.ends_with("_total"), "{present}");
+                } else if let Some(head) = line.strip_prefix("# TYPE ") {
+                    assert_eq!(head.split(' ').next(), Some(present.as_str()));
+                } else {
+                    assert!(line.starts_with(&present), "{line} is not of {present}");
+                }
+            }
+        }
+    }
+}

@@ -25,6 +25,8 @@ const LISTED_MAX: usize = 256;
 /// Lines of the log a second; of further outages one line a second has the totals.
 const LINES_MAX: u32 = 10;
 const LINES_INTERVAL: Duration = Duration::from_secs(1);
+/// After each of these intervals one line has its totals.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// The upper bounds of the histograms, in seconds.
 const BOUNDS_S: [f64; 10] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 600.0, 3600.0];
@@ -73,29 +75,26 @@ pub(crate) struct OutageList {
     lines_until: Instant,
     /// Those without a line of their own.
     unlogged: Totals,
+    /// Those of this day, and when it ends.
+    day: Totals,
+    day_ends: Instant,
 }
 
 impl OutageList {
     /// `only_observed`: the scheme saves no stall.
-    pub(crate) const fn new(only_observed: bool) -> Self {
+    pub(crate) fn new(only_observed: bool, now: Instant) -> Self {
         Self {
             only_observed,
             pending: BTreeMap::new(),
             due: VecDeque::new(),
-            totals: Totals {
-                outages: 0,
-                down: Duration::ZERO,
-                stall_saved: Duration::ZERO,
-            },
+            totals: Totals::default(),
             histograms: [[0; BOUNDS_S.len() + 1]; 2],
             newest: VecDeque::new(),
             lines_left: LINES_MAX,
             lines_until: Instant::ZERO,
-            unlogged: Totals {
-                outages: 0,
-                down: Duration::ZERO,
-                stall_saved: Duration::ZERO,
-            },
+            unlogged: Totals::default(),
+            day: Totals::default(),
+            day_ends: now + DAY,
         }
     }
 
@@ -120,10 +119,11 @@ impl OutageList {
     }
 
     /// When [`Self::handle_timeout`] is due.
-    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+    pub(crate) fn next_timeout(&self) -> Instant {
         let lines = (self.unlogged.outages > 0).then_some(self.lines_until);
         let due = self.due.front().map(|(at, _)| *at);
-        [lines, due].into_iter().flatten().min()
+        let all = [lines, due].into_iter().flatten();
+        all.fold(self.day_ends, Instant::min)
     }
 
     /// Logs and counts what is due.
@@ -135,6 +135,11 @@ impl OutageList {
                 self.settle(mobile, now);
             }
         }
+        if self.day_ends <= now {
+            self.day_ends += DAY;
+            let day = std::mem::take(&mut self.day);
+            self.log_totals(day, "outages of 24 h");
+        }
     }
 
     fn renew_lines(&mut self, now: Instant) {
@@ -143,18 +148,19 @@ impl OutageList {
         }
         self.lines_left = LINES_MAX;
         self.lines_until = now + LINES_INTERVAL;
-        let Totals {
-            outages,
-            down,
-            stall_saved,
-        } = std::mem::take(&mut self.unlogged);
-        if outages > 0 {
-            tracing::info!(
-                outages,
-                down_s = rounded_s(down),
-                stall_saved_s = rounded_s(stall_saved),
-                "more outages"
-            );
+        let unlogged = std::mem::take(&mut self.unlogged);
+        if unlogged.outages > 0 {
+            self.log_totals(unlogged, "more outages");
+        }
+    }
+
+    fn log_totals(&self, totals: Totals, what: &str) {
+        let outages = totals.outages;
+        let [down_s, stall_s] = [totals.down, totals.stall_saved].map(rounded_s);
+        if self.only_observed {
+            tracing::info!(outages, down_s, stall_avoidable_s = stall_s, "{what}");
+        } else {
+            tracing::info!(outages, down_s, stall_saved_s = stall_s, "{what}");
         }
     }
 
@@ -164,6 +170,7 @@ impl OutageList {
             return;
         };
         self.totals.add(&outage);
+        self.day.add(&outage);
         let times = [outage.length, outage.stall_saved];
         for (histogram, time) in self.histograms.iter_mut().zip(times) {
             let bucket = BOUNDS_S.partition_point(|bound| *bound < time.as_secs_f64());
@@ -300,13 +307,13 @@ mod tests {
     }
 
     fn list_of(outages: &[EndedOutage]) -> OutagesStatus {
-        let mut list = OutageList::new(false);
+        let mut list = OutageList::new(false, at(0));
         for outage in outages {
             list.add(*outage, None, outage.begin + outage.length);
         }
         assert_eq!(list.status(9).count, 0, "others may come");
-        list.handle_timeout(list.next_timeout().expect("one waits") + MERGE_WAIT * 9);
-        assert_eq!(list.next_timeout(), None);
+        list.handle_timeout(list.next_timeout() + MERGE_WAIT * 9);
+        assert_eq!(list.next_timeout(), at(0) + DAY, "nothing waits");
         list.status(9)
     }
 
@@ -327,7 +334,7 @@ mod tests {
 
     #[test]
     fn other_mobiles_and_later_outages_stay_apart() {
-        let mut list = OutageList::new(false);
+        let mut list = OutageList::new(false, at(0));
         for one in [
             outage(1, 0, 100, 1),
             outage(2, 0, 100, 1),
@@ -358,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_outages_is_counted_whole_and_logged_and_listed_in_part() {
-        let mut list = OutageList::new(false);
+        let mut list = OutageList::new(false, at(0));
         for mobile in 0..2_000_u32 {
             let address = Some(IpAddr::from(mobile.to_be_bytes()));
             list.add(outage(0, 0, 1_000, 1).of(address), None, at(1_000));
@@ -366,9 +373,13 @@ mod tests {
         list.handle_timeout(at(2_000));
         assert_eq!(list.lines_left, 0);
         assert_eq!(list.unlogged.outages, 2_000 - u64::from(LINES_MAX));
-        assert_eq!(list.next_timeout(), Some(at(3_000)), "a line with the rest");
+        assert_eq!(list.next_timeout(), at(3_000), "a line with the rest");
         list.handle_timeout(at(3_000));
-        assert_eq!((list.unlogged.outages, list.next_timeout()), (0, None));
+        assert_eq!(list.unlogged.outages, 0);
+        assert_eq!(list.next_timeout(), at(0) + DAY);
+        assert_eq!(list.day.outages, 2_000);
+        list.handle_timeout(at(0) + DAY);
+        assert_eq!(list.day.outages, 0, "the next day begins");
         let status = list.status(usize::MAX);
         assert_eq!((status.count, status.newest.len()), (2_000, LISTED_MAX));
         assert!((status.down_s - 2_000.0).abs() < 1e-6);

@@ -2,6 +2,7 @@
 //! `holdfast status`: what a running daemon sees, for people and for scripts.
 
 mod handoff;
+mod outages;
 mod sources;
 mod units;
 
@@ -27,6 +28,7 @@ use units::{bytes, seconds};
 #[command(after_help = "Examples:
   holdfast status
   holdfast status --flows 20
+  holdfast status --outages
   holdfast status --json | jq '.mobiles[] | select(.link == \"down\") | .name'
   holdfast status --socket /run/holdfast/mobile.sock")]
 pub(crate) struct StatusArgs {
@@ -39,13 +41,16 @@ pub(crate) struct StatusArgs {
     /// List up to N flows, those with most cached bytes first
     #[arg(long, value_name = "N", default_value_t = 0)]
     flows: usize,
+    /// List the newest outages, up to N, with the stalls saved
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "20")]
+    outages: Option<usize>,
 }
 
 /// Runs `holdfast status`.
 pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
     let request = ControlRequest::Status {
         flows_max: args.flows,
-        outages_max: 0,
+        outages_max: args.outages.unwrap_or(0),
     };
     let reply = if args.json {
         ask_exactly(&args.socket, &request)?
@@ -54,8 +59,14 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
     };
     let text = match reply {
         ControlReply::Gateway(status) if args.json => json(&*status)?,
-        ControlReply::Gateway(status) => gateway_text(&status),
         ControlReply::Mobile(status) if args.json => json(&*status)?,
+        ControlReply::Gateway(status) if args.outages.is_some() => {
+            outages::text(&status.outages, status.uptime_s)
+        }
+        ControlReply::Mobile(status) if args.outages.is_some() => {
+            outages::text(&status.outages, status.uptime_s)
+        }
+        ControlReply::Gateway(status) => gateway_text(&status),
         ControlReply::Mobile(status) => mobile_text(&status),
         ControlReply::Error { .. } | ControlReply::Done => {
             bail!("{}: an answer without a status", args.socket.display())
@@ -129,6 +140,11 @@ pub(crate) fn gateway_text(status: &StatusReply) -> String {
             line!(text, "and {others} mobiles more");
         }
     }
+    line!(
+        text,
+        "{}",
+        outages::totals(&status.outages, status.uptime_s)
+    );
     if let Some(handoff) = &status.handoff {
         handoff::write_text(&mut text, handoff);
     }
@@ -212,6 +228,11 @@ pub(crate) fn mobile_text(status: &MobileSessionStatus) -> String {
     if let Some(scheme) = &status.scheme {
         line!(text, "own flows: {scheme}");
     }
+    line!(
+        text,
+        "{}",
+        outages::totals(&status.outages, status.uptime_s)
+    );
     for source in &status.sources {
         line!(text, "{}", source.text());
     }

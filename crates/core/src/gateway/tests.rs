@@ -19,6 +19,7 @@ mod limits;
 mod mtcp;
 mod mtcp_2007;
 mod mtcp_plus;
+mod outages;
 mod property;
 mod replay;
 mod silence;

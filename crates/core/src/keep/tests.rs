@@ -296,3 +296,71 @@ fn many_flows_go_out_at_the_pace_of_the_peers_answers() {
         "{now:?}"
     );
 }
+
+#[test]
+fn a_reported_outage_has_its_length_and_what_was_queued() {
+    let (mut keeper, mut edge) = down();
+    let one = packet(flow(0, TCP), 1, Answers::Many);
+    keeper.take(one, true, at(10), &mut edge);
+    keeper.handle_link(
+        PEER,
+        LinkEvent::Up,
+        LinkSource::Signal,
+        at(3_000),
+        &mut edge,
+    );
+    let outage = keeper.poll_outage().expect("it has ended");
+    assert_eq!((outage.mobile, outage.source), (PEER, LinkSource::Signal));
+    assert_eq!(
+        (outage.begin, outage.length),
+        (at(0), Duration::from_secs(3))
+    );
+    assert_eq!(outage.flows, 1);
+    assert!(outage.cached_bytes >= 1_500);
+    // The RTO is 1 s: the sender would have sent at 1.01 s, and next at 3.01 s.
+    assert_eq!(outage.stall_saved, Duration::from_millis(10));
+    assert_eq!(keeper.poll_outage(), None);
+}
+
+#[test]
+fn a_silence_is_an_outage_only_if_something_was_lost() {
+    for (seen_at, is_outage) in [(100, false), (2_000, true)] {
+        let (mut keeper, mut edge) = (Keeper::new(settings()), Noted::default());
+        let one = packet(flow(0, TCP), 1, Answers::Many);
+        keeper.take(one, true, at(10), &mut edge);
+        keeper.see(PEER, 1, ANSWER_MAX, at(seen_at), &mut edge);
+        let outage = keeper.poll_outage();
+        assert_eq!(outage.is_some(), is_outage, "an answer at {seen_at} ms");
+        assert!(outage.is_none_or(|outage| outage.source == LinkSource::Silence));
+    }
+}
+
+#[test]
+fn an_outage_of_a_peer_that_was_given_up_has_its_whole_length() {
+    let (mut keeper, mut edge) = down();
+    while let Some(due) = keeper.poll_timeout() {
+        keeper.handle_timeout(due, &mut edge);
+    }
+    assert_eq!(keeper.peers().count(), 0, "it was given up");
+    keeper.handle_link(
+        PEER,
+        LinkEvent::Down,
+        LinkSource::Signal,
+        at(500_000),
+        &mut edge,
+    );
+    keeper.handle_link(
+        PEER,
+        LinkEvent::Up,
+        LinkSource::Signal,
+        at(600_000),
+        &mut edge,
+    );
+    let outage = keeper.poll_outage().expect("it has ended");
+    assert_eq!(
+        (outage.begin, outage.length),
+        (at(0), Duration::from_secs(600))
+    );
+    assert_eq!((outage.flows, outage.stall_saved), (0, Duration::ZERO));
+    assert_eq!(keeper.poll_outage(), None, "once");
+}

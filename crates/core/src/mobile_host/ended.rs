@@ -52,3 +52,48 @@ impl MobileHost {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::wake_flow;
+    use super::super::{MobileHostSettings, MobileScheme};
+    use super::*;
+    use crate::LinkEvent;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(1_000_000 + ms)
+    }
+
+    #[test]
+    fn flows_that_received_data_just_before_an_outage_would_have_stalled_after_it() {
+        let mut host = MobileHost::new(MobileHostSettings::new(MobileScheme::Wake));
+        let with_data = |port, ms| HostFlow {
+            data_at: Some(at(ms)),
+            ..wake_flow(port, at(ms))
+        };
+        let flows = [
+            with_data(1, 5_000),
+            with_data(2, 4_900),
+            with_data(3, 1_000),
+        ];
+        let mut actions = Vec::new();
+        for (event, ms) in [
+            (LinkEvent::Down, 5_000),
+            (LinkEvent::Down, 6_000),
+            (LinkEvent::Up, 8_000),
+        ] {
+            assert_eq!(host.poll_outage(), None);
+            host.handle_link(event, &flows, at(ms), &mut actions);
+        }
+        let outage = host.poll_outage().expect("it has ended");
+        assert_eq!(
+            (outage.begin, outage.length),
+            (at(5_000), Duration::from_secs(3))
+        );
+        assert_eq!((outage.source, outage.flows), (LinkSource::Signal, 2));
+        // The RTO is 250 ms: after 3 s the next expiry of the first flow is at 3.75 s.
+        assert_eq!(outage.stall_saved, Duration::from_millis(750));
+        host.handle_link(LinkEvent::Up, &flows, at(8_100), &mut actions);
+        assert_eq!(host.poll_outage(), None, "by another source");
+    }
+}

@@ -206,6 +206,9 @@ pub(crate) struct MobileSessionStatus {
     pub(crate) version: String,
     /// The daemon's process.
     pub(crate) pid: u32,
+    /// Time since its start, in seconds.
+    #[serde(default)]
+    pub(crate) uptime_s: f64,
     /// The watched interface.
     pub(crate) interface: String,
     /// What is done for the mobile's own flows.

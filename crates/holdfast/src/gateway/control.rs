@@ -94,6 +94,7 @@ impl Control {
         Ok(Self {
             outages: RefCell::new(OutageList::new(
                 settings.daemon.scheme == SchemeName::Observe,
+                Instant::from_nanos(monotonic_ns()),
             )),
             settings,
             workers,
@@ -317,12 +318,9 @@ impl Control {
         self.outages.borrow_mut().add(outage, name, now);
     }
 
-    /// Waits until something is to be done for outages, and does it; for ever if there is nothing.
+    /// Waits until something is to be done for outages, and does it.
     async fn outages_are_due(&self) {
         let due = self.outages.borrow().next_timeout();
-        let Some(due) = due else {
-            return std::future::pending().await;
-        };
         let now = || Instant::from_nanos(monotonic_ns());
         tokio::time::sleep(due.saturating_since(now())).await;
         self.outages.borrow_mut().handle_timeout(now());

@@ -107,7 +107,7 @@ impl Daemon {
             congestion: HandoffTimes::open(&settings),
             handovers: 0,
             send_errors: 0,
-            outages: OutageList::new(false),
+            outages: OutageList::new(false, outages::now()),
             ended_outages,
             settings,
         })
@@ -191,10 +191,15 @@ impl Daemon {
     fn timeout(&self) -> Option<Duration> {
         let host = self.host.as_ref().and_then(Host::timeout);
         let link = self.link.timeout(self.now());
-        [self.signal_timeout(), host, link, self.outages_timeout()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.signal_timeout(),
+            host,
+            link,
+            Some(self.outages_timeout()),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// When something is to be sent; never before it is known where to, and what.

@@ -80,6 +80,7 @@ fn an_answer_to_older_data_ends_the_silence_and_nothing_is_sent_again() {
     assert_eq!(link(&bench), LinkState::Up);
     assert_eq!(bench.counter("false_silences"), 1);
     assert_eq!(bench.counter("recoveries"), 0);
+    assert!(!bench.gateway.has_outages(), "the link was up");
     // The next silence has to be longer.
     bench.wait(500);
     assert_eq!(bench.counter("silences"), 1);
@@ -94,6 +95,7 @@ fn an_answer_to_a_probe_shows_that_what_came_before_it_is_lost() {
     let mut lines = bench.up(una + LEN).lines;
     lines.extend(bench.wait(200));
     assert_eq!(bench.counter("recoveries"), 1);
+    assert!(bench.gateway.has_outages());
     for segment in 1..7 {
         let seq = format!("DATA {}", una + segment * LEN);
         assert!(

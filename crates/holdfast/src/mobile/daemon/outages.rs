@@ -10,7 +10,7 @@ use holdfast_wire::Instant;
 use super::Daemon;
 use crate::outages::EndedOutage;
 
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     Instant::from_nanos(monotonic_ns())
 }
 
@@ -35,8 +35,7 @@ impl Daemon {
     }
 
     /// How long until something is due for outages.
-    pub(super) fn outages_timeout(&self) -> Option<Duration> {
-        let due = self.outages.next_timeout()?;
-        Some(due.saturating_since(now()))
+    pub(super) fn outages_timeout(&self) -> Duration {
+        self.outages.next_timeout().saturating_since(now())
     }
 }

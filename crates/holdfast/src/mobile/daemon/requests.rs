@@ -97,6 +97,7 @@ impl Daemon {
         MobileSessionStatus {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
             interface: self.cells.present().interface.clone(),
             scheme: self.scheme(),
             gateway: self.cells.present().gateway,

@@ -67,6 +67,7 @@ fn worker_settings() -> WorkerSettings {
         drain: Duration::ZERO,
         wired_mtu: None,
         resend_dscp: None,
+        outages: tokio::sync::mpsc::channel(1).0,
     }
 }
 
