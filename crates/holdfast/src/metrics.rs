@@ -419,6 +419,48 @@ mod tests {
         assert_eq!(with(0), with(200));
     }
 
+    /// A board or a rule with a metric that does not exist shows nothing, and reports nothing.
+    #[test]
+    fn board_alert_rules_and_page_name_metrics_that_exist() {
+        let observed = OutagesStatus {
+            only_observed: true,
+            ..outages()
+        };
+        let observing = ControlReply::Gateway(Box::new(StatusReply {
+            outages: observed,
+            ..StatusReply::default()
+        }));
+        let text: String = [gateway(), mobile(), observing]
+            .iter()
+            .map(|reply| page(reply, false))
+            .collect();
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        let known: BTreeSet<_> = samples
+            .filter_map(|line| line.split([' ', '{']).next())
+            .collect();
+        let files = [
+            include_str!("../../../dist/grafana/holdfast.json"),
+            include_str!("../../../dist/prometheus/holdfast.rules.yml"),
+            include_str!("../../../docs/metrics.md"),
+        ];
+        for file in files {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let words = file
+                .split(|c| !is_part(c))
+                .filter(|word| word.starts_with("holdfast_"));
+            let mut found = 0;
+            for word in words {
+                let is_family = known.contains(format!("{word}_count").as_str());
+                assert!(
+                    known.contains(word) || is_family,
+                    "there is no metric {word}"
+                );
+                found += 1;
+            }
+            assert!(found > 5, "few metrics were found in a file");
+        }
+    }
+
     #[test]
     fn open_metrics_has_families_without_a_suffix_and_an_end() {
         for reply in [gateway(), mobile()] {

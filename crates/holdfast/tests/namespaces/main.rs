@@ -27,6 +27,7 @@ mod mobile_host;
 mod mobile_wake;
 mod mobile_wake_senders;
 mod operations;
+mod outages;
 mod path_mtu;
 mod restart;
 mod router;

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Outages and counters of running daemons, in log, status and metrics.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+
+use holdfast_testbed::daemons::report_link;
+use holdfast_testbed::topology::MH;
+use serde_json::Value;
+
+use super::{HOLDFAST, PORT, SCHEMES, await_that, connection, fh, harness, wired};
+
+/// The metrics that a daemon serves at this socket.
+fn metrics(socket: &Path) -> String {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let request = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    stream.write_all(request).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    answer
+}
+
+fn sample(metrics: &str, name: &str) -> Option<f64> {
+    let mut lines = metrics.lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    value.parse().ok()
+}
+
+/// A counter without a description has no metric.
+fn assert_each_counter_has_a_metric(status: &Value, metrics: &str) {
+    let counters = status["counters"].as_object().unwrap();
+    assert!(counters.len() > 15, "{counters:?}");
+    for name in counters.keys() {
+        let metric = format!("holdfast_{}", name.replace(['.', '-'], "_"));
+        let found = sample(metrics, &metric).or(sample(metrics, &format!("{metric}_total")));
+        assert!(found.is_some(), "the counter {name} has no description");
+    }
+}
+
+#[test]
+fn an_outage_is_in_log_status_and_metrics_with_every_scheme() {
+    in_virtual_kernel!();
+    for scheme in SCHEMES {
+        let mut harness = harness(&wired(1500), scheme);
+        harness.stop_gateway().unwrap();
+        let page = harness.folder().join("metrics.sock");
+        let settings = format!("[metrics]\nlisten = {page:?}");
+        harness.set_gateway_settings(&settings);
+        harness.start_gateway().unwrap();
+        let (mut at_fh, mut at_mh) = connection(&harness, fh(), PORT);
+        for (from, to) in [(&mut at_mh, &mut at_fh), (&mut at_fh, &mut at_mh)] {
+            from.write_all(b"x").unwrap();
+            to.read_exact(&mut [0]).unwrap();
+        }
+        let socket = harness.folder().join("gateway.sock");
+        let report = |event| report_link(&socket, MH.v4.into(), event).unwrap();
+        report("down");
+        at_fh.write_all(b"y").unwrap();
+        let gateway = harness.gateway.as_ref().unwrap();
+        let status = || gateway.status().unwrap();
+        await_that("data waits for link up", || {
+            status()["cache"]["bytes"].as_u64() > Some(0)
+        });
+        assert_eq!(status()["outages"]["count"], 0, "{scheme}: it lasts");
+        report("up");
+        at_mh.read_exact(&mut [0]).unwrap();
+        await_that("the outage is recorded", || {
+            status()["outages"]["count"] == 1
+        });
+
+        let mut command = Command::new(HOLDFAST);
+        command
+            .args(["status", "--outages", "--json", "--socket"])
+            .arg(&socket);
+        let listed: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+        let outage = &listed["outages"]["newest"][0];
+        assert_eq!(outage["mobile"], MH.v4.to_string(), "{scheme}: {outage}");
+        assert_eq!(
+            (&outage["source"], &outage["flows"]),
+            (&"command".into(), &1.into())
+        );
+        assert!(
+            outage["cached_bytes"].as_u64() > Some(0),
+            "{scheme}: {outage}"
+        );
+
+        let text = metrics(&page);
+        assert_eq!(
+            sample(&text, "holdfast_outage_seconds_count"),
+            Some(1.0),
+            "{scheme}"
+        );
+        assert_each_counter_has_a_metric(&listed, &text);
+
+        let log = fs::read_to_string(harness.folder().join("gateway.log")).unwrap();
+        let lines: Vec<_> = log
+            .lines()
+            .filter(|line| line.contains("stall_saved_s="))
+            .collect();
+        assert_eq!(lines.len(), 1, "{scheme}: {log}");
+        for field in [
+            "mobile=10.",
+            "length_s=",
+            "source=\"command\"",
+            "flows=1",
+            "cached_bytes=",
+        ] {
+            assert!(
+                lines[0].contains(field),
+                "{scheme}: {field} is missing in {}",
+                lines[0]
+            );
+        }
+        harness.stop_gateway().unwrap();
+        assert!(!page.exists(), "the socket goes with the daemon");
+    }
+}
