@@ -9,7 +9,7 @@ use crate::bandwidth::BandwidthSettings;
 use crate::kind::{As, Bytes, Count, Maybe, Millis, Seconds};
 use crate::mtcp::{CompressionSettings, MtcpSettings};
 use crate::snoop::SnoopSettings;
-use crate::text::{AbsolutePath, Dscp, InterfaceName};
+use crate::text::{AbsolutePath, Dscp, InterfaceName, LogFilter};
 use crate::{Contradiction, size_text};
 
 /// The control socket of the gateway, unless another is given.
@@ -133,6 +133,15 @@ pub struct GatewayDaemon {
     /// without it, logs it, and `mtcp-plus` acknowledges nothing ahead.
     #[serde(with = "As::<AbsolutePath>")]
     pub state_file: String,
+    /// The lines that the log has: a level (`error`, `warn`, `info`, `debug`, `trace`), or several
+    /// for parts of the program. Without it `info`. The variable `HOLDFAST_LOG` of the environment
+    /// overrides it.
+    ///
+    /// Cost: With `debug` several lines for each outage, with `trace` for many packets.
+    ///
+    /// Example: `"info,holdfast::gateway=debug"`
+    #[serde(with = "Maybe::<LogFilter>")]
+    pub log_filter: Option<String>,
 }
 
 impl Default for GatewayDaemon {
@@ -144,6 +153,7 @@ impl Default for GatewayDaemon {
             drain: Duration::from_secs(10),
             control_socket: GATEWAY_SOCKET.to_owned(),
             state_file: "/run/holdfast/gateway.state".to_owned(),
+            log_filter: None,
         }
     }
 }
@@ -272,6 +282,22 @@ impl Default for EngineSettings {
 }
 
 impl EngineSettings {
+    /// These settings with the limits and times of `other`: all that can change while flows live.
+    #[must_use]
+    pub fn with_limits_of(&self, other: &Self) -> Self {
+        Self {
+            cache_bytes_max: other.cache_bytes_max,
+            flow_cache_bytes_max: other.flow_cache_bytes_max,
+            flow_cache_entries_max: other.flow_cache_entries_max,
+            silence_min: other.silence_min,
+            probe_interval_min: other.probe_interval_min,
+            probe_interval_max: other.probe_interval_max,
+            flow_idle_max: other.flow_idle_max,
+            owed_wait_max: other.owed_wait_max,
+            ..self.clone()
+        }
+    }
+
     /// Refuses limits that contradict each other.
     ///
     /// # Errors

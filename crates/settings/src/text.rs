@@ -53,6 +53,12 @@ text!(
     |text| (1..=64).contains(&text.chars().count())
 );
 text!(
+    /// A filter of the log. The reader of the file checks its form.
+    LogFilter,
+    "a level of the log such as `debug`, or levels of parts such as `info,holdfast::mobile=trace`",
+    |text| !text.is_empty()
+);
+text!(
     /// A secret key as text. The reader of the file checks its form.
     SecretKey,
     "a key made by `holdfast mobile keygen`",
