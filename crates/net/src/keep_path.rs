@@ -63,6 +63,8 @@ pub struct KeepPath {
     table: PeerTable,
     announcements: MapHandle,
     counters: Counters,
+    mode: AttachMode,
+    protocols: Protocols,
 }
 
 impl KeepPath {
@@ -109,7 +111,17 @@ impl KeepPath {
             table,
             announcements: programs.map("announcements")?,
             counters: Counters::of(&programs, &COUNTERS)?,
+            mode,
+            protocols,
         })
+    }
+
+    /// A data path of the same kind at the interface that has the name now. It follows no peer yet.
+    ///
+    /// Errors: as [`KeepPath::attach`].
+    pub fn attach_again(&self) -> io::Result<Self> {
+        let taken = (self.table.kind(), self.protocols);
+        Self::attach(&self.interface.name, self.mode, taken, self.table.seed())
     }
 
     /// The link's interface as it was when attached.
