@@ -19,7 +19,9 @@
 //! was taken is given back, then programs and devices go. When the process dies the
 //! kernel does the last part, and a successor finds the flows' [`records`].
 
+use std::cell::RefCell;
 use std::io;
+use std::rc::Rc;
 
 use anyhow::{Context as _, bail};
 use holdfast_core::{Direction, FLOW_RECORD_LEN, FlowRecord};
@@ -27,7 +29,6 @@ use holdfast_net::datapath::{DataPath, Interface, PathOptions};
 use holdfast_net::keep_path::{Peers, Protocols};
 use holdfast_net::monitor::LinkMonitor;
 use holdfast_net::state_file::HEADER_BYTES;
-use tokio::task::JoinSet;
 
 use crate::control::ControlListener;
 use crate::runtime::{DaemonKind, InterfaceLock, RUNTIME_DIRECTORY, prepare_parent, random_bytes};
@@ -37,8 +38,10 @@ mod check;
 mod control;
 mod emit;
 pub(crate) mod engine;
+mod links;
 pub(crate) mod packet;
 mod records;
+mod reload;
 mod station;
 mod took_over;
 mod worker;
@@ -46,11 +49,11 @@ mod workers;
 
 use crate::command::RunningWorker;
 use check::Severity;
-use control::{Channels, Control, Interfaces};
+use control::{Channels, Control};
+use links::WirelessLink;
 use records::Records;
 use station::{HandoffReport, REPORTS_MAX, Station, StationEdge};
 use worker::WorkerSettings;
-use workers::Workers;
 
 const CANNOT_TAKE: &str = "cannot take packets; see: holdfast gateway --check";
 
@@ -63,7 +66,9 @@ pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
     }
     // First: errors in the settings are logged, and no thread may wait for a reader of the log.
     crate::log::start(args.log_format)?;
-    serve(args.settings()?)
+    let settings = args.settings()?;
+    crate::log::set_filter(settings.daemon.log_filter.as_deref());
+    serve(args.clone(), settings)
 }
 
 /// Prints the findings; fails if one of them is a problem.
@@ -94,28 +99,18 @@ fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
+fn serve(args: GatewayArgs, settings: GatewaySettings) -> anyhow::Result<()> {
     let _lock = InterfaceLock::take(DaemonKind::Gateway, &settings.wireless)?;
-    let mut devices = Vec::new();
-    let mut running = Vec::new();
-    let (report, reports) = tokio::sync::mpsc::channel(REPORTS_MAX);
-    let records = match settings.daemon.scheme {
-        // It remembers nothing that a successor needs.
-        SchemeName::Keep => None,
-        _ => Some(open_records(&settings)?),
-    };
     let socket = ControlListener::bind(settings.daemon.control_socket.as_ref())?;
     let signals = open_signal_socket(&settings)?;
-    if let Some(records) = records {
-        let (worker, injector) = start_engine(&settings, records, report)?;
-        devices.extend(injector);
-        running.push(worker);
-    }
-    if let Some(protocols) = kept_protocols(settings.daemon.scheme) {
-        let taken = (Peers::ByAddress, protocols);
-        let worker = crate::keep::start(&settings.wireless, taken, settings.keep);
-        running.push(worker.context(CANNOT_TAKE)?);
-    }
+    let (report, reports) = tokio::sync::mpsc::channel(REPORTS_MAX);
+    let settings = Rc::new(RefCell::new(settings));
+    let starter = Starter {
+        settings: Rc::clone(&settings),
+        report,
+    };
+    let wireless = settings.borrow().wireless.clone();
+    let link = WirelessLink::open(&wireless, starter)?;
     // After the devices came up, or their coming up would look like a change.
     let monitor = LinkMonitor::open().context("watching the wireless interface")?;
     let channels = Channels {
@@ -124,16 +119,43 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
         monitor,
         reports,
     };
-    for worker in &running {
-        devices.extend(&worker.devices);
+    let control = Control::new(args, settings, link)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, control.run(channels))
+}
+
+/// The settings in force: a reload replaces them.
+type SharedSettings = Rc<RefCell<GatewaySettings>>;
+
+/// Starts the packet workers of a wireless interface.
+struct Starter {
+    settings: SharedSettings,
+    report: tokio::sync::mpsc::Sender<HandoffReport>,
+}
+
+impl Starter {
+    /// Errors: the packets of the interface cannot be taken; the state file. One line.
+    fn start(&self, running: &mut Vec<RunningWorker>) -> anyhow::Result<()> {
+        let settings = self.settings.borrow();
+        if let Some(records) = self.open_records()? {
+            running.push(start_engine(&settings, records, self.report.clone())?);
+        }
+        if let Some(protocols) = kept_protocols(settings.daemon.scheme) {
+            let taken = (Peers::ByAddress, protocols);
+            let worker = crate::keep::start(&settings.wireless, taken, settings.keep);
+            running.push(worker.context(CANNOT_TAKE)?);
+        }
+        Ok(())
     }
-    let interfaces = Interfaces {
-        wireless: running[0].link_ifindex,
-        devices,
-    };
-    let workers = Workers::of(&running)?;
-    let control = Control::new(settings, workers, interfaces, running[0].data_path)?;
-    run_control(control, channels, running)
+
+    /// The records for the engine, if it runs: `keep` remembers nothing that a successor needs.
+    fn open_records(&self) -> anyhow::Result<Option<(Records, Vec<FlowRecord>)>> {
+        let settings = self.settings.borrow();
+        let needs_records = settings.daemon.scheme != SchemeName::Keep;
+        needs_records.then(|| open_records(&settings)).transpose()
+    }
 }
 
 /// What `keep` takes with this scheme, if it runs.
@@ -151,7 +173,7 @@ fn start_engine(
     settings: &GatewaySettings,
     (records, found): (Records, Vec<FlowRecord>),
     report: tokio::sync::mpsc::Sender<HandoffReport>,
-) -> anyhow::Result<(RunningWorker, Option<u32>)> {
+) -> anyhow::Result<RunningWorker> {
     let options = PathOptions {
         ahead_dscp: settings.core.resend_dscp,
         ..PathOptions::default()
@@ -168,34 +190,9 @@ fn start_engine(
     let injector = edge.as_ref().map(StationEdge::ifindex);
     let of_station = edge.zip(settings.station.clone());
     let station = || of_station.map(|(edge, settings)| Station::new(edge, settings, report));
-    let worker = engine::start(path, worker_settings(settings)?, (records, found), station)?;
-    Ok((worker, injector))
-}
-
-/// Runs the control thread until all workers are done.
-fn run_control(
-    control: Control,
-    channels: Channels,
-    running: Vec<RunningWorker>,
-) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let mut ends = JoinSet::new();
-    let mut threads = Vec::new();
-    for worker in running {
-        ends.spawn_on(worker.done, runtime.handle());
-        threads.push(worker.thread);
-    }
-    let result = tokio::task::LocalSet::new().block_on(&runtime, control.run(channels, ends));
-    if result.is_ok() {
-        for thread in threads {
-            // The worker has reported its end.
-            let _ = thread.join();
-        }
-        tracing::info!("gateway left");
-    }
-    result
+    let mut worker = engine::start(path, worker_settings(settings)?, (records, found), station)?;
+    worker.injector = injector;
+    Ok(worker)
 }
 
 /// Logs the start.

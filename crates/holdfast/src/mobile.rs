@@ -90,7 +90,7 @@ pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
         None => {
             // First, so that nobody waits for a reader of what is wrong with the settings.
             crate::log::start(args.daemon.log_format)?;
-            daemon::run(args.daemon.settings()?)
+            daemon::run(args.daemon.clone())
         }
         Some(MobileCommand::Signal {
             event,

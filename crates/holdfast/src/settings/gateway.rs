@@ -17,6 +17,7 @@ use holdfast_settings::text::InterfaceName;
 use super::SettingsError;
 use super::file::{SectionValues, SettingsFile};
 use super::keys::GATEWAY_FILE;
+use super::reload::{GATEWAY_LIVE, Reloaded};
 use crate::control::link_state;
 
 mod handoff;
@@ -39,7 +40,7 @@ pub(crate) enum LogFormat {
 
 /// Carry the TCP of mobiles through the outages of their links: the daemon for a router
 /// between the wired and the wireless part of a network.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Flags override the file. Every key of the file: docs/settings.md, holdfast.toml(5).
@@ -88,7 +89,7 @@ pub(crate) struct GatewayArgs {
 }
 
 /// Other things than to run the daemon.
-#[derive(Debug, clap::Subcommand)]
+#[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum GatewayCommand {
     /// Report a mobile's link to the running daemon, as a script that watches a modem would
     #[command(after_help = "Example:\n  holdfast gateway signal 10.9.0.2 going-down-soon")]
@@ -121,6 +122,8 @@ pub(crate) struct GatewaySettings {
     pub(crate) mobiles: Vec<PeerConfig>,
     /// The neighbours, where there are some.
     pub(crate) station: Option<StationSettings>,
+    /// The file that these settings are of.
+    file: SettingsFile,
 }
 
 /// For clap: a name that an interface can have.
@@ -141,6 +144,15 @@ impl GatewayArgs {
         self.over(&file)
     }
 
+    /// Reads the file of the settings that are in force again.
+    pub(crate) fn reload(
+        &self,
+        running: &GatewaySettings,
+    ) -> Result<Reloaded<GatewaySettings>, SettingsError> {
+        let over = |file: &SettingsFile| self.over(file);
+        Reloaded::read(self.config.as_deref(), &running.file, GATEWAY_LIVE, over)
+    }
+
     /// The same, of a file that is read already.
     pub(super) fn over(&self, file: &SettingsFile) -> Result<GatewaySettings, SettingsError> {
         let section = file.section("gateway");
@@ -153,6 +165,7 @@ impl GatewayArgs {
             );
             return Err(section.error("wired", problem));
         }
+        section.check_log_filter(daemon.log_filter.as_deref())?;
         let core = self.core(file, daemon.scheme)?;
         core.check().map_err(|error| section.contradiction(error))?;
         let wired = daemon.wired.as_deref();
@@ -170,6 +183,7 @@ impl GatewayArgs {
             signals,
             mobiles: mobiles(file)?,
             station,
+            file: file.clone(),
         })
     }
 

@@ -17,6 +17,7 @@ use super::file::{SectionValues, SettingsFile};
 use super::gateway::{LogFormat, interface};
 use super::key_file::read_key;
 use super::keys::MOBILE_FILE;
+use super::reload::{MOBILE_LIVE, Reloaded};
 
 mod sources;
 
@@ -24,7 +25,7 @@ pub(crate) use holdfast_settings::mobile::Cell;
 pub(crate) use sources::{ModemChoice, SourceSettings};
 
 /// The flags of the daemon.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct MobileDaemonArgs {
     /// The interface of the link
     #[arg(long, visible_alias = "iface", value_name = "IF", value_parser = interface)]
@@ -80,6 +81,10 @@ pub(crate) struct MobileSettings {
     pub(crate) congestion_control: Option<String>,
     /// The link sources, beside the carrier.
     pub(crate) sources: SourceSettings,
+    /// Which lines of the log are written.
+    pub(crate) log_filter: Option<String>,
+    /// The file that these settings are of.
+    file: SettingsFile,
 }
 
 /// What is done for what the mobile sends.
@@ -100,13 +105,27 @@ fn keepalive(text: &str) -> Result<Duration, String> {
 impl MobileDaemonArgs {
     /// The settings of the flags, the file that they name, and the defaults.
     pub(crate) fn settings(&self) -> Result<MobileSettings, SettingsError> {
-        let file = SettingsFile::of(self.config.as_deref(), &MOBILE_FILE)?;
+        self.over(&SettingsFile::of(self.config.as_deref(), &MOBILE_FILE)?)
+    }
+
+    /// Reads the file of the settings that are in force again.
+    pub(crate) fn reload(
+        &self,
+        running: &MobileSettings,
+    ) -> Result<Reloaded<MobileSettings>, SettingsError> {
+        let over = |file: &SettingsFile| self.over(file);
+        Reloaded::read(self.config.as_deref(), &running.file, MOBILE_LIVE, over)
+    }
+
+    /// The settings of the flags and of a file that is read already.
+    fn over(&self, file: &SettingsFile) -> Result<MobileSettings, SettingsError> {
         let section = file.section("mobile");
         let keys: MobileDaemon = section.read()?;
         let host: MobileHostSettings = section.read()?;
         let interface = self.interface.as_ref().or(keys.interface.as_ref());
         let interface =
             interface.ok_or_else(|| section.missing_or_flag("interface", "--interface"))?;
+        section.check_log_filter(keys.log_filter.as_deref())?;
         let choice = self.scheme.or(keys.scheme);
         // LC and CWE are another answer to the same outages.
         let own = if keys.congestion_control.is_some() {
@@ -152,6 +171,8 @@ impl MobileDaemonArgs {
             decompress: keys.decompress && scheme == Some(MobileScheme::Mtcp),
             congestion_control: keys.congestion_control,
             sources: file.section("sources").read::<Sources>()?.into(),
+            log_filter: keys.log_filter,
+            file: file.clone(),
         })
     }
 

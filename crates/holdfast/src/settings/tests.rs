@@ -3,6 +3,7 @@
 
 mod handoff;
 mod pages;
+mod reload;
 mod schemes;
 
 use std::ffi::OsString;

@@ -14,6 +14,7 @@ macro_rules! in_virtual_kernel {
     };
 }
 
+mod absence;
 mod auto;
 mod bulk;
 mod compression;
@@ -28,9 +29,11 @@ mod mobile_wake;
 mod mobile_wake_senders;
 mod operations;
 mod path_mtu;
+mod reload;
 mod restart;
 mod router;
 mod running_kernel;
+mod service;
 mod snoop_uplink;
 mod sources;
 mod transparency;
