@@ -21,6 +21,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::{Context as _, bail};
@@ -73,16 +74,25 @@ pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
 
 /// Prints the findings; fails if one of them is a problem.
 fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
-    let findings = check::run(&check::Subject {
-        wireless: &settings.wireless,
-        wired: settings.daemon.wired.as_deref(),
-        engine: settings.daemon.scheme != SchemeName::Keep,
-        kept: kept_protocols(settings.daemon.scheme),
-        cache_bytes_max: settings.core.cache_bytes_max,
-        flows_max: settings.core.flows_max,
-        state_file: settings.daemon.state_file.as_ref(),
-        is_running: InterfaceLock::is_held(DaemonKind::Gateway, &settings.wireless),
-    });
+    let mut findings = Vec::new();
+    for wireless in &settings.wireless {
+        let of_interface = check::run(&check::Subject {
+            wireless,
+            wired: settings.daemon.wired.as_deref(),
+            engine: settings.daemon.scheme != SchemeName::Keep,
+            kept: kept_protocols(settings.daemon.scheme),
+            cache_bytes_max: settings.core.cache_bytes_max,
+            flows_max: settings.core.flows_max,
+            state_file: &settings.state_file(wireless),
+            is_running: InterfaceLock::is_held(DaemonKind::Gateway, wireless),
+        });
+        for finding in of_interface {
+            // Some are about the router as a whole.
+            if !findings.contains(&finding) {
+                findings.push(finding);
+            }
+        }
+    }
     let mut text = String::new();
     for finding in &findings {
         text.push_str(&finding.to_string());
@@ -100,17 +110,23 @@ fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
 }
 
 fn serve(args: GatewayArgs, settings: GatewaySettings) -> anyhow::Result<()> {
-    let _lock = InterfaceLock::take(DaemonKind::Gateway, &settings.wireless)?;
+    let locks = settings.wireless.iter();
+    let locks = locks.map(|wireless| InterfaceLock::take(DaemonKind::Gateway, wireless));
+    let _locks: Vec<_> = locks.collect::<anyhow::Result<_>>()?;
     let socket = ControlListener::bind(settings.daemon.control_socket.as_ref())?;
     let signals = open_signal_socket(&settings)?;
     let (report, reports) = tokio::sync::mpsc::channel(REPORTS_MAX);
+    let wireless = settings.wireless.clone();
     let settings = Rc::new(RefCell::new(settings));
-    let starter = Starter {
-        settings: Rc::clone(&settings),
-        report,
-    };
-    let wireless = settings.borrow().wireless.clone();
-    let link = WirelessLink::open(&wireless, starter)?;
+    let links = wireless.into_iter().map(|wireless| {
+        let starter = Starter {
+            wireless: wireless.clone(),
+            settings: Rc::clone(&settings),
+            report: report.clone(),
+        };
+        WirelessLink::open(&wireless, starter)
+    });
+    let links = links.collect::<anyhow::Result<_>>()?;
     // After the devices came up, or their coming up would look like a change.
     let monitor = LinkMonitor::open().context("watching the wireless interface")?;
     let channels = Channels {
@@ -119,7 +135,7 @@ fn serve(args: GatewayArgs, settings: GatewaySettings) -> anyhow::Result<()> {
         monitor,
         reports,
     };
-    let control = Control::new(args, settings, link)?;
+    let control = Control::new(args, settings, links)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -131,6 +147,7 @@ type SharedSettings = Rc<RefCell<GatewaySettings>>;
 
 /// Starts the packet workers of a wireless interface.
 struct Starter {
+    wireless: String,
     settings: SharedSettings,
     report: tokio::sync::mpsc::Sender<HandoffReport>,
 }
@@ -140,11 +157,12 @@ impl Starter {
     fn start(&self, running: &mut Vec<RunningWorker>) -> anyhow::Result<()> {
         let settings = self.settings.borrow();
         if let Some(records) = self.open_records()? {
-            running.push(start_engine(&settings, records, self.report.clone())?);
+            let engine = start_engine(&self.wireless, &settings, records, self.report.clone())?;
+            running.push(engine);
         }
         if let Some(protocols) = kept_protocols(settings.daemon.scheme) {
             let taken = (Peers::ByAddress, protocols);
-            let worker = crate::keep::start(&settings.wireless, taken, settings.keep);
+            let worker = crate::keep::start(&self.wireless, taken, settings.keep);
             running.push(worker.context(CANNOT_TAKE)?);
         }
         Ok(())
@@ -154,7 +172,8 @@ impl Starter {
     fn open_records(&self) -> anyhow::Result<Option<(Records, Vec<FlowRecord>)>> {
         let settings = self.settings.borrow();
         let needs_records = settings.daemon.scheme != SchemeName::Keep;
-        needs_records.then(|| open_records(&settings)).transpose()
+        let open = || open_records(&settings, &settings.state_file(&self.wireless));
+        needs_records.then(open).transpose()
     }
 }
 
@@ -170,6 +189,7 @@ const fn kept_protocols(scheme: SchemeName) -> Option<Protocols> {
 /// Attaches the data path for TCP and starts the engine's worker. With it goes the device of a base
 /// station, where there are neighbours.
 fn start_engine(
+    wireless: &str,
     settings: &GatewaySettings,
     (records, found): (Records, Vec<FlowRecord>),
     report: tokio::sync::mpsc::Sender<HandoffReport>,
@@ -178,7 +198,7 @@ fn start_engine(
         ahead_dscp: settings.core.resend_dscp,
         ..PathOptions::default()
     };
-    let path = DataPath::attach_with(&settings.wireless, options).context(CANNOT_TAKE)?;
+    let path = DataPath::attach_with(wireless, options).context(CANNOT_TAKE)?;
     let edge = match &settings.station {
         Some(station) => Some(StationEdge::open(
             station,
@@ -198,7 +218,7 @@ fn start_engine(
 /// Logs the start.
 fn announce(settings: &GatewaySettings, path: &DataPath, found: usize) {
     tracing::info!(
-        wireless = settings.wireless,
+        wireless = path.interface().name,
         scheme = settings.daemon.scheme.name(),
         data_path = engine::path_name(path),
         detaches_on_death = path.detaches_on_death(),
@@ -227,8 +247,10 @@ fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings>
 /// Errors: one line. A file that cannot be opened, or belongs to another program, is a wrong setting.
 /// A full file system is none: without the gateway each outage costs more than a restart
 /// without records does, so the gateway serves, logs it, and acknowledges nothing ahead.
-fn open_records(settings: &GatewaySettings) -> anyhow::Result<(Records, Vec<FlowRecord>)> {
-    let path = std::path::Path::new(&settings.daemon.state_file);
+fn open_records(
+    settings: &GatewaySettings,
+    path: &Path,
+) -> anyhow::Result<(Records, Vec<FlowRecord>)> {
     let shown = path.display();
     let remedy = "make it, or name another path with --state-file";
     prepare_parent(path, RUNTIME_DIRECTORY, remedy)?;

@@ -9,7 +9,7 @@ use crate::bandwidth::BandwidthSettings;
 use crate::kind::{As, Bytes, Count, Maybe, Millis, Seconds};
 use crate::mtcp::{CompressionSettings, MtcpSettings};
 use crate::snoop::SnoopSettings;
-use crate::text::{AbsolutePath, Dscp, InterfaceName, LogFilter};
+use crate::text::{AbsolutePath, Dscp, InterfaceName, Interfaces, LogFilter};
 use crate::{Contradiction, size_text};
 
 /// The control socket of the gateway, unless another is given.
@@ -97,13 +97,17 @@ pub struct GatewayDaemon {
     /// Cost: With `mtcp-plus` bytes are acknowledged before the MH has them: a gateway that dies
     /// in an outage breaks those connections. With the others none breaks.
     pub scheme: SchemeName,
-    /// The interface toward the mobiles. All TCP through it passes the gateway.
+    /// The interface toward the mobiles, or several: `["wlan0", "wlan1"]`. All TCP through them passes
+    /// the gateway. Each has an engine of its own. A flow whose mobile moves to another of them is
+    /// adopted there.
     ///
-    /// Cost: Has to be given, here or by `--wireless`.
+    /// Cost: Has to be given, here or by `--wireless`. Each of several has its own cache and tables:
+    /// all limits are per interface, and so is the memory. The state file's name then has the
+    /// interface at its end. With `[handoff]` there is one.
     ///
     /// Example: `"wlan0"`
-    #[serde(with = "Maybe::<InterfaceName>")]
-    pub wireless: Option<String>,
+    #[serde(with = "As::<Interfaces>")]
+    pub wireless: Vec<String>,
     /// The interface toward the fixed hosts. Only `--check` and `holdfast status` use it.
     ///
     /// Cost: None.
@@ -148,7 +152,7 @@ impl Default for GatewayDaemon {
     fn default() -> Self {
         Self {
             scheme: SchemeName::default(),
-            wireless: None,
+            wireless: Vec::new(),
             wired: None,
             drain: Duration::from_secs(10),
             control_socket: GATEWAY_SOCKET.to_owned(),

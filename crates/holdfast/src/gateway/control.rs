@@ -57,7 +57,7 @@ pub(super) struct Control {
     pub(super) args: GatewayArgs,
     pub(super) settings: SharedSettings,
     pub(super) peers: RefCell<GatewayPeers>,
-    link: RefCell<WirelessLink>,
+    links: RefCell<Vec<WirelessLink>>,
     started: std::time::Instant,
     callers: Semaphore,
     slow_readers: Semaphore,
@@ -72,7 +72,7 @@ impl Control {
     pub(super) fn new(
         args: GatewayArgs,
         settings: SharedSettings,
-        link: WirelessLink,
+        links: Vec<WirelessLink>,
     ) -> anyhow::Result<Self> {
         let peers = {
             let settings = settings.borrow();
@@ -83,7 +83,7 @@ impl Control {
             args,
             settings,
             peers: RefCell::new(peers),
-            link: RefCell::new(link),
+            links: RefCell::new(links),
             started: std::time::Instant::now(),
             callers: Semaphore::new(CALLERS_MAX),
             slow_readers: Semaphore::new(CALLERS_MAX),
@@ -152,14 +152,18 @@ impl Control {
             }
         }
         // Each has reported its end.
-        control.link.borrow_mut().workers.release();
+        for link in control.links.borrow_mut().iter_mut() {
+            link.workers.release();
+        }
         tracing::info!("gateway left");
         Ok(())
     }
 
     /// Waits for the ends of workers that were started of late.
     fn collect_ends(&self, ends: &mut JoinSet<WorkerEnd>) {
-        for worker in self.link.borrow_mut().workers.running_mut() {
+        let mut links = self.links.borrow_mut();
+        let workers = links.iter_mut().map(|link| link.workers.running_mut());
+        for worker in workers.flatten() {
             if let Some(done) = worker.done.take() {
                 ends.spawn(done);
             }
@@ -168,25 +172,40 @@ impl Control {
 
     /// Hands a command to all workers; false if one hangs or has ended.
     pub(super) fn send(&self, command: &Command) -> bool {
-        self.link.borrow().workers.send(command)
+        let mut all = true;
+        for link in self.links.borrow().iter() {
+            all &= link.workers.send(command);
+        }
+        all
     }
 
     /// What the service manager shows of this daemon.
     pub(super) fn service_status(&self) -> String {
-        let link = self.link.borrow();
-        let name = &link.interface.name;
-        if link.workers.is_attached() {
-            let scheme = self.settings.borrow().daemon.scheme.name();
-            format!("serves {name}, scheme {scheme}")
-        } else {
-            format!("waits for the interface {name}")
+        let links = self.links.borrow();
+        let (served, away): (Vec<_>, _) = links.iter().partition(|link| link.workers.is_attached());
+        let names = |links: &[&WirelessLink]| {
+            let names: Vec<_> = links.iter().map(|link| &*link.interface.name).collect();
+            names.join(", ")
+        };
+        let scheme = self.settings.borrow().daemon.scheme.name();
+        let mut parts = Vec::new();
+        if !served.is_empty() {
+            parts.push(format!("serves {}, scheme {scheme}", names(&served)));
         }
+        if !away.is_empty() {
+            parts.push(format!("waits for the interface {}", names(&away)));
+        }
+        parts.join("; ")
     }
 
     /// Reports to the service manager that the daemon works, if it does.
     fn look(&self) -> anyhow::Result<()> {
-        self.link.borrow_mut().look_again()?;
-        if self.link.borrow().workers.are_alive() {
+        let mut are_alive = true;
+        for link in self.links.borrow_mut().iter_mut() {
+            link.look_again()?;
+            are_alive &= link.workers.are_alive();
+        }
+        if are_alive {
             service::alive();
         } else {
             tracing::error!(
@@ -217,18 +236,22 @@ impl Control {
             return Ok(());
         };
         let name = &state.name;
-        let mut link = self.link.borrow_mut();
-        let is_gone = link.owns_device(state.ifindex) && (!state.up || state.removed);
+        let mut links = self.links.borrow_mut();
+        let is_ours = links.iter().any(|link| link.owns_device(state.ifindex));
+        let is_gone = is_ours && (!state.up || state.removed);
         // The report may be from before it came up.
         if is_gone && !self.leaving.get() && !has_carrier(name).unwrap_or(false) {
             // What is redirected to it would be dropped; without us all is passed on.
             bail!("device {name} was taken down from outside; start the gateway again");
         }
-        let was_attached = link.workers.is_attached();
-        link.handle_interface(state)?;
-        let is_attached = link.workers.is_attached();
-        drop(link);
-        if is_attached != was_attached {
+        let mut has_changed = false;
+        for link in links.iter_mut() {
+            let was_attached = link.workers.is_attached();
+            link.handle_interface(state)?;
+            has_changed |= link.workers.is_attached() != was_attached;
+        }
+        drop(links);
+        if has_changed {
             service::status(&self.service_status());
         }
         Ok(())
@@ -354,21 +377,28 @@ impl Control {
     }
 
     async fn status(&self, flows_max: usize) -> Option<StatusReply> {
-        let (workers, is_attached, data_path) = {
-            let link = self.link.borrow();
-            let running = link.workers.running();
-            let workers = running.iter().map(QueriedWorker::of);
-            let data_path = running.first().map(|worker| worker.attachment.data_path);
+        let (workers, are_attached) = {
+            let links = self.links.borrow();
+            let workers = links.iter().flat_map(QueriedWorker::of_link);
             let workers: Vec<_> = workers.collect::<io::Result<_>>().ok()?;
-            (workers, link.workers.is_attached(), data_path)
+            (workers, links.iter().all(|link| link.workers.is_attached()))
         };
+        let names_interfaces = self.settings.borrow().wireless.len() > 1;
+        let data_path = workers.first().map_or("none", |worker| worker.data_path);
         let mut seen: Option<StatusReply> = None;
+        let mut before = None;
         for worker in &workers {
-            let status = worker.status(flows_max, self.peer_addresses()).await?;
+            let mut status = worker.status(flows_max, self.peer_addresses()).await?;
+            if names_interfaces {
+                for mobile in &mut status.mobiles {
+                    mobile.interface = Some(worker.interface.clone());
+                }
+            }
             match &mut seen {
                 None => seen = Some(status),
-                Some(seen) => seen.add(status),
+                Some(seen) => seen.add(status, before == Some(&worker.interface)),
             }
+            before = Some(&worker.interface);
         }
         let seen = seen.unwrap_or_else(|| StatusReply {
             keeps_records: true,
@@ -380,10 +410,10 @@ impl Control {
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             scheme: settings.daemon.scheme.name().into(),
-            wireless: settings.wireless.clone(),
+            wireless: settings.wireless.join(", "),
             wired: settings.daemon.wired.clone(),
-            data_path: data_path.unwrap_or("none").into(),
-            attached: seen.attached && is_attached,
+            data_path: data_path.into(),
+            attached: seen.attached && are_attached,
             ..seen
         };
         drop(settings);

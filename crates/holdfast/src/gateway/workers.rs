@@ -9,7 +9,8 @@ use holdfast_net::counters::Counters;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::command::{Command, RunningWorker, WorkerHandle};
+use super::links::WirelessLink;
+use crate::command::{Command, WorkerHandle};
 use crate::control::StatusReply;
 
 /// The longest wait for a worker's status.
@@ -22,14 +23,20 @@ pub(super) type WorkerEnd = Result<io::Result<()>, oneshot::error::RecvError>;
 pub(super) struct QueriedWorker {
     handle: WorkerHandle,
     counters: Counters,
+    pub(super) interface: String,
+    pub(super) data_path: &'static str,
 }
 
 impl QueriedWorker {
-    /// Errors: no descriptor is free.
-    pub(super) fn of(worker: &RunningWorker) -> io::Result<Self> {
-        Ok(Self {
-            handle: worker.handle.clone(),
-            counters: worker.attachment.counters.try_clone()?,
+    /// All workers of an interface. Errors: no descriptor is free.
+    pub(super) fn of_link(link: &WirelessLink) -> impl Iterator<Item = io::Result<Self>> {
+        link.workers.running().iter().map(|worker| {
+            Ok(Self {
+                handle: worker.handle.clone(),
+                counters: worker.attachment.counters.try_clone()?,
+                interface: link.interface.name.clone(),
+                data_path: worker.attachment.data_path,
+            })
         })
     }
 

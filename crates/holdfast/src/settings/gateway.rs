@@ -8,11 +8,11 @@ use holdfast_core::signal::{MobileKey, PeerConfig};
 use holdfast_core::{LinkState, Settings};
 use holdfast_settings::gateway::{GATEWAY_SOCKET, GatewayDaemon};
 use holdfast_settings::keep::KeepSettings;
-use holdfast_settings::kind::takes;
+use holdfast_settings::kind::{Kind as _, takes};
 use holdfast_settings::mtcp::{MtcpChoice, MtcpCompression, MtcpSettings};
 use holdfast_settings::signals::{MobileEntry, SignalSettings};
 use holdfast_settings::snoop::{SnoopSet, SnoopSettings};
-use holdfast_settings::text::InterfaceName;
+use holdfast_settings::text::{InterfaceName, Interfaces};
 
 use super::SettingsError;
 use super::file::{SectionValues, SettingsFile};
@@ -56,9 +56,9 @@ pub(crate) struct GatewayArgs {
     /// Something else than to run the daemon
     #[command(subcommand)]
     pub(crate) command: Option<GatewayCommand>,
-    /// The interface toward the mobiles
+    /// The interface toward the mobiles; again for each further one
     #[arg(long, value_name = "IF", value_parser = interface)]
-    wireless: Option<String>,
+    wireless: Vec<String>,
     /// The interface toward the fixed hosts, for --check
     #[arg(long, value_name = "IF", value_parser = interface)]
     wired: Option<String>,
@@ -108,8 +108,8 @@ pub(crate) enum GatewayCommand {
 /// What a gateway runs with: flags over file over defaults.
 #[derive(Debug)]
 pub(crate) struct GatewaySettings {
-    /// The interface toward the mobiles.
-    pub(crate) wireless: String,
+    /// The interfaces toward the mobiles, one at least.
+    pub(crate) wireless: Vec<String>,
     /// The other keys of `[gateway]` that the engine does not need.
     pub(crate) daemon: GatewayDaemon,
     /// The queues of `keep`.
@@ -128,8 +128,18 @@ pub(crate) struct GatewaySettings {
 
 /// For clap: a name that an interface can have.
 pub(super) fn interface(text: &str) -> Result<String, String> {
-    use holdfast_settings::kind::Kind;
     InterfaceName::of_text(text).ok_or_else(takes::<InterfaceName, String>)
+}
+
+impl GatewaySettings {
+    /// The state file for an interface: of several each has its own.
+    pub(crate) fn state_file(&self, wireless: &str) -> PathBuf {
+        let path = &self.daemon.state_file;
+        match self.wireless.as_slice() {
+            [_] => path.into(),
+            _ => format!("{path}.{wireless}").into(),
+        }
+    }
 }
 
 impl GatewayArgs {
@@ -158,10 +168,16 @@ impl GatewayArgs {
         let section = file.section("gateway");
         let daemon = self.daemon(&section)?;
         let wireless = daemon.wireless.clone();
-        let wireless = wireless.ok_or_else(|| section.missing_or_flag("wireless", "--wireless"))?;
-        if daemon.wired.as_ref() == Some(&wireless) {
+        if wireless.is_empty() {
+            return Err(section.missing_or_flag("wireless", "--wireless"));
+        }
+        if let Some(wired) = daemon
+            .wired
+            .as_ref()
+            .filter(|wired| wireless.contains(wired))
+        {
             let problem = format!(
-                "got {wireless:?}, which is the wireless interface; takes the one toward the fixed hosts"
+                "got {wired:?}, which is the wireless interface; takes the one toward the fixed hosts"
             );
             return Err(section.error("wired", problem));
         }
@@ -170,6 +186,10 @@ impl GatewayArgs {
         core.check().map_err(|error| section.contradiction(error))?;
         let wired = daemon.wired.as_deref();
         let station = handoff::settings(&file.section("handoff"), daemon.scheme, wired)?;
+        if station.is_some() && wireless.len() > 1 {
+            let problem = "there is a [handoff] too, which takes one wireless interface";
+            return Err(section.error("wireless", problem));
+        }
         let mut signals: SignalSettings = file.section("signals").read()?;
         signals.listen = self.signal_listen.unwrap_or(signals.listen);
         Ok(GatewaySettings {
@@ -199,7 +219,7 @@ impl GatewayArgs {
         };
         Ok(GatewayDaemon {
             scheme: self.scheme.unwrap_or(daemon.scheme),
-            wireless: self.wireless.clone().or(daemon.wireless),
+            wireless: self.wireless(daemon.wireless)?,
             wired: self.wired.clone().or(daemon.wired),
             control_socket: path(
                 "--control-socket",
@@ -208,6 +228,20 @@ impl GatewayArgs {
             )?,
             state_file: path("--state-file", &self.state_file, daemon.state_file)?,
             ..daemon
+        })
+    }
+
+    /// The wireless interfaces of the flags, or those of the file.
+    fn wireless(&self, own: Vec<String>) -> Result<Vec<String>, SettingsError> {
+        if self.wireless.is_empty() {
+            return Ok(own);
+        }
+        Interfaces::of_list(&self.wireless).ok_or_else(|| {
+            let problem = format!(
+                "got {}, takes up to 16 interfaces, each once",
+                self.wireless.join(" ")
+            );
+            SettingsError::at_key(None, "--wireless", problem)
         })
     }
 

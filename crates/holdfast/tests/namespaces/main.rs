@@ -34,6 +34,7 @@ mod restart;
 mod router;
 mod running_kernel;
 mod service;
+mod several;
 mod snoop_uplink;
 mod sources;
 mod transparency;
