@@ -38,7 +38,7 @@ pub(crate) fn alive() {
     send(&[NotifyState::Watchdog]);
 }
 
-/// Ticks at each of which a daemon that works is to report it: at least twice in the watchdog's time.
+/// Ticks for the sign of life: at least two in the watchdog's time.
 pub(crate) fn pulse() -> Interval {
     let watchdog = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero());
     let period = watchdog.map_or(PULSE_MAX, |limit| (limit / 2).min(PULSE_MAX));

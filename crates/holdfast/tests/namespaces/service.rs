@@ -144,7 +144,7 @@ fn a_gateway_whose_worker_hangs_shows_no_sign_of_life() {
     });
     assert!(service.lives(4 * SECOND_NS) > 4);
     let stopped = stop_thread(&thread.unwrap());
-    // So long a turn may take.
+    // A turn may take 5 s.
     service.lives(6 * SECOND_NS);
     assert_eq!(service.lives(4 * SECOND_NS), 0);
     drop(stopped);

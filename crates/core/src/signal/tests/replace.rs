@@ -14,7 +14,7 @@ fn a_mobile_that_stays_in_the_settings_stays_registered() {
 }
 
 #[test]
-fn a_mobile_that_left_the_settings_has_no_address_and_no_say() {
+fn a_mobile_that_left_the_settings_has_no_address_and_can_send_nothing() {
     let mut pair = Pair::settled();
     let gone = pair.gateway.replace([config(2)], LIFETIME);
     assert_eq!(gone, Ok(vec![address(2)]));

@@ -63,7 +63,7 @@ fn limits_and_mobiles_are_applied_and_all_else_is_named_and_stays() {
     assert_eq!(settings.keep.flow_bytes_max, 8 * (16 << 10));
     assert_eq!(settings.signals.listen.port(), 4848);
     assert_eq!(settings.mobiles.len(), 1);
-    // What was left is named again, and a key that is gone has its default again.
+    // What was left is named again, and a key that was removed has its default again.
     let [applied, left] = running.reload("[gateway]\nscheme = \"snoop\"\n").unwrap();
     assert!(
         applied.ends_with("mobile") && left == "gateway.scheme",
