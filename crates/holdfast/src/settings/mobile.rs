@@ -294,4 +294,33 @@ mod tests {
         };
         assert_eq!((settings.host, settings.flows_max), (Some(expected), 100));
     }
+
+    #[test]
+    fn a_reload_takes_over_a_key_that_was_replaced_and_the_time_between_registrations() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let (config, key_file) = (path("mobile.toml"), path("mobile.key"));
+        let write = |keepalive_s: u32, scheme: &str| {
+            let text = format!(
+                "[mobile]\ngateway = \"192.0.2.1\"\nkey_file = {key_file:?}\nkeepalive_s = {keepalive_s}\n\
+                 scheme = {scheme:?}\n"
+            );
+            std::fs::write(&config, text).expect("written");
+        };
+        let keys = [[1; 36], [2; 36]].map(MobileKey::from_random);
+        write(30, "keep");
+        std::fs::write(&key_file, keys[0].to_secret_text()).expect("written");
+        let flags = Flags::parse_from(["holdfast", "--iface", "lo", "--config", &config]);
+        let running = flags.mobile.settings().expect("good");
+        assert_eq!(running.key.as_ref(), Some(&keys[0]));
+        write(7, "auto");
+        std::fs::write(&key_file, keys[1].to_secret_text()).expect("written");
+        let reloaded = flags.mobile.reload(&running).expect("good");
+        assert_eq!(reloaded.applied, ["mobile.keepalive_s"]);
+        assert_eq!(reloaded.left, ["mobile.scheme"]);
+        let settings = reloaded.settings;
+        assert_eq!(settings.key.as_ref(), Some(&keys[1]));
+        assert_eq!(settings.keepalive, Duration::from_secs(7));
+        assert!(settings.uplink.is_some_and(|uplink| !uplink.engine));
+    }
 }

@@ -24,9 +24,13 @@ fn second_mobile(gateway: &NetNs) -> NetNs {
     let mh = NetNs::new().unwrap();
     let add = || Rtnl::open()?.add_veth(SECOND_IF, gateway, "m0", &mh);
     gateway.run(add).unwrap().unwrap();
-    let ip = |ns: &NetNs, words: &str| {
-        let output = ns.command("ip").args(words.split(' ')).output().unwrap();
-        assert!(output.status.success(), "ip {words}: {output:?}");
+    let ip = |ns: &NetNs, arguments: &str| {
+        let output = ns
+            .command("ip")
+            .args(arguments.split(' '))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "ip {arguments}: {output:?}");
     };
     ip(gateway, "address add 10.77.0.1/24 dev w1");
     ip(gateway, "link set w1 up");
