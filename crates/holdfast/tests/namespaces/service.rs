@@ -83,13 +83,13 @@ impl Service {
 #[test]
 fn a_gateway_reports_what_it_waits_for_what_it_serves_reloads_and_its_end() {
     in_virtual_kernel!();
-    let harness = topology(&wired(1500), None);
+    let mut harness = topology(&wired(1500), None);
     let removed = harness.topology.remove_wireless().unwrap();
     let mut service = Service::start(&harness);
     let waits = format!("STATUS=waits for the interface {GATEWAY_IF}");
     assert!(service.expect("READY=1").contains(&waits));
     let settings = wired(1500);
-    let topology = &harness.topology;
+    let topology = &mut harness.topology;
     topology.make_wireless_again(&settings, &removed).unwrap();
     service.expect(&format!("STATUS=serves {GATEWAY_IF}"));
     topology.remove_wireless().unwrap();

@@ -5,8 +5,8 @@ use holdfast_net::netns::NetNs;
 use holdfast_net::rtnl::Rtnl;
 
 use super::{
-    GATEWAY_IF, GATEWAY_WIRELESS, MH, MH_IF, Topology, TopologySettings, set_default_routes,
-    set_interface,
+    GATEWAY_IF, GATEWAY_WIRELESS, MH, MH_IF, Topology, TopologySettings, Wireless, only_link,
+    set_default_routes, set_interface,
 };
 
 /// The link-layer addresses of the devices that were removed, the gateway's first.
@@ -14,37 +14,45 @@ use super::{
 pub struct RemovedLink([Vec<u8>; 2]);
 
 impl Topology {
-    /// Removes the veth pair between gateway and MH, with its addresses and routes.
-    pub fn remove_wireless(&self) -> anyhow::Result<RemovedLink> {
+    /// Removes the devices between gateway and MH, with their addresses and routes.
+    pub fn remove_wireless(&mut self) -> anyhow::Result<RemovedLink> {
         let of_gateway = address(self.gateway(), GATEWAY_IF)?;
         let of_mh = address(&self.mh, MH_IF)?;
-        self.gateway().run(|| {
-            let rtnl = Rtnl::open()?;
-            rtnl.delete_link(rtnl.link_index(GATEWAY_IF)?)
-        })??;
+        match self.cells[0].link.take() {
+            Some(link) => drop(link.end()?),
+            None => self.gateway().run(|| {
+                let rtnl = Rtnl::open()?;
+                rtnl.delete_link(rtnl.link_index(GATEWAY_IF)?)
+            })??,
+        }
         Ok(RemovedLink([of_gateway, of_mh]))
     }
 
-    /// Makes it again as it was built, with the same addresses and other indices.
+    /// Makes them again as they were built, with other indices.
     pub fn make_wireless_again(
-        &self,
+        &mut self,
         settings: &TopologySettings,
         removed: &RemovedLink,
     ) -> anyhow::Result<()> {
-        let (gateway, mh) = (self.gateway(), &self.mh);
-        gateway.run(|| Rtnl::open()?.add_veth(GATEWAY_IF, gateway, MH_IF, mh))??;
-        let ends = [(gateway, GATEWAY_IF, GATEWAY_WIRELESS), (mh, MH_IF, MH)];
+        let mtu = match &settings.wireless {
+            Wireless::Emulated(link) => link.mtu,
+            Wireless::Veth { mtu } => *mtu,
+        };
+        self.cells[0].link = only_link(settings, self.gateway(), &self.mh)?;
+        let ends = [
+            (self.gateway(), GATEWAY_IF, GATEWAY_WIRELESS),
+            (&self.mh, MH_IF, MH),
+        ];
         for ((ns, name, addresses), link) in ends.into_iter().zip(&removed.0) {
             ns.run(|| {
-                let rtnl = Rtnl::open()?;
-                let ifindex = rtnl.link_index(name)?;
                 if let Ok(mac) = link.as_slice().try_into() {
-                    rtnl.set_address(ifindex, mac)?;
+                    let rtnl = Rtnl::open()?;
+                    rtnl.set_address(rtnl.link_index(name)?, mac)?;
                 }
-                set_interface(name, addresses, settings.wired_mtu)
+                set_interface(name, addresses, mtu)
             })??;
         }
-        set_default_routes(mh, MH_IF, GATEWAY_WIRELESS, (settings, &settings.mh))
+        set_default_routes(&self.mh, MH_IF, GATEWAY_WIRELESS, (settings, &settings.mh))
     }
 }
 
