@@ -209,7 +209,8 @@ impl Control {
             service::alive();
         } else {
             tracing::error!(
-                "the packet worker hangs: packets pass by; the watchdog restarts the gateway"
+                "the packet worker hangs, and packets pass by; unless systemd restarts the gateway, \
+                 restart it"
             );
         }
         Ok(())

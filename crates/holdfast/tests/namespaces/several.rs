@@ -57,18 +57,13 @@ fn an_outage_of_one_interface_is_none_of_the_other() {
     await_that("both interfaces are attached to", || {
         status_at(&socket).is_ok_and(|status| status["attached"] == true)
     });
-    let download = |mh: &NetNs, port: u16| {
+    let connection = |mh: &NetNs, port: u16| {
         let listener = listen(&harness.topology.fh, fh(), port).unwrap();
         let at_mh = connect(mh, fh(), port).unwrap();
-        Flow::start(accept(&listener).unwrap().0, at_mh, 100 * MB, 7)
+        (accept(&listener).unwrap().0, at_mh)
     };
-    let flows = [
-        download(&harness.topology.mh, PORT),
-        download(&second, PORT + 1),
-    ];
-    for flow in &flows {
-        flow.wait_bytes(MB).unwrap();
-    }
+    let first = connection(&harness.topology.mh, PORT);
+    let second_flow = connection(&second, PORT + 1);
     let set_second = |up: bool| {
         let change = || {
             let rtnl = Rtnl::open()?;
@@ -93,16 +88,17 @@ fn an_outage_of_one_interface_is_none_of_the_other() {
         mobile(SECOND)["link"] == "down"
     });
     assert_eq!(mobile(SECOND)["interface"], SECOND_IF);
-    let first = mobile(&MH.v4.to_string());
-    assert_eq!(
-        (&first["link"], &first["interface"]),
-        (&"up".into(), &GATEWAY_IF.into())
-    );
+    let of_first = mobile(&MH.v4.to_string());
+    assert_eq!(of_first["link"], "up");
+    assert_eq!(of_first["interface"], GATEWAY_IF);
+    // Downloads of both, of which one waits for its link.
+    let waiting = Flow::start(second_flow.0, second_flow.1, MB, 7);
+    let flow = Flow::start(first.0, first.1, MB, 8);
+    assert_eq!(flow.finish().unwrap().bytes(), MB);
+    assert_eq!(waiting.watch().bytes(), 0);
     set_second(true);
     await_that("the second link is up", || mobile(SECOND)["link"] == "up");
-    for flow in flows {
-        assert_eq!(flow.finish().unwrap().bytes(), 100 * MB);
-    }
+    assert_eq!(waiting.finish().unwrap().bytes(), MB);
     for name in [GATEWAY_IF, SECOND_IF] {
         let path = harness.folder().join(format!("state.{name}"));
         assert!(path.exists(), "{path:?}");

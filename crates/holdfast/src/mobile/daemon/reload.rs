@@ -27,7 +27,8 @@ impl Daemon {
             service::alive();
         } else {
             tracing::error!(
-                "a packet worker hangs: packets pass by; the watchdog restarts the daemon"
+                "a packet worker hangs, and packets pass by; unless systemd restarts the daemon, \
+                 restart it"
             );
         }
     }
