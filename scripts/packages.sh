@@ -36,6 +36,7 @@ readonly run='
     util-linux      unshare'
 readonly measure='
     dbus-daemon     dbus-daemon
+    systemd         systemd-analyze
     iperf3          iperf3'
 readonly compare='
     haproxy         haproxy

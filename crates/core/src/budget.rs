@@ -18,6 +18,11 @@ impl CacheBudget {
         }
     }
 
+    /// Another limit. What is above it stays until it is acknowledged.
+    pub(crate) const fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
     /// Bytes kept.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes

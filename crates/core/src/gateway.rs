@@ -98,6 +98,12 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
+    /// Takes over the limits and times of other settings. Deadlines that are set already stay.
+    pub fn set_limits(&mut self, settings: &Settings) {
+        self.settings = self.settings.with_limits_of(settings);
+        self.budget.set_bytes_max(settings.cache_bytes_max);
+    }
+
     /// Imports a predecessor's record of a flow; used when the flow is adopted.
     pub fn import(&mut self, record: &FlowRecord, now: Instant) {
         self.predecessor.insert(*record);

@@ -3,19 +3,33 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
+use anyhow::{Context as _, bail};
+use holdfast_core::keep::KeepSettings;
 use holdfast_core::signal::{AbilitiesNotice, LinkNotice};
-use holdfast_core::{LinkEvent, LinkSource};
+use holdfast_core::{LinkEvent, LinkSource, Settings};
 use holdfast_net::counters::Counters;
+use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::readiness::Waker;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::control::StatusReply;
 
 /// Commands that may wait; the worker takes them every few milliseconds.
-pub(crate) const COMMANDS_MAX: usize = 1024;
+const COMMANDS_MAX: usize = 1024;
+
+/// A worker that has made no turn for this time hangs.
+const TURN_MAX: Duration = Duration::from_secs(5);
+
+/// How long a worker may take to attach.
+const ATTACH_MAX: Duration = Duration::from_secs(10);
+
+const NO_ANSWER: &str = "the packet worker does not answer";
 
 /// One request.
 #[derive(Clone, Debug)]
@@ -53,33 +67,88 @@ pub(crate) enum Command {
         /// Where the report goes.
         reply: mpsc::Sender<StatusReply>,
     },
+    /// The interface was removed, and one with its name is there: attach to it.
+    Attach(SyncSender<io::Result<Attachment>>),
+    /// The limits from now on.
+    Limits(Box<Limits>),
     /// Deliver what is owed, then leave.
     Leave,
 }
 
-/// A worker with its data path.
-pub(crate) struct RunningWorker {
-    pub(crate) handle: WorkerHandle,
-    /// Its end, and why.
-    pub(crate) done: oneshot::Receiver<io::Result<()>>,
-    pub(crate) thread: JoinHandle<()>,
+/// The settings that a worker takes over while flows live.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// Of the engine.
+    pub(crate) core: Settings,
+    /// How long leaving waits for the MHs' ACKs of what is owed.
+    pub(crate) drain: Duration,
+    /// Of `keep`.
+    pub(crate) keep: KeepSettings,
+}
+
+/// The data path of a worker as others see it.
+#[derive(Debug)]
+pub(crate) struct Attachment {
     pub(crate) counters: Counters,
     pub(crate) link_ifindex: u32,
     /// The daemon's own devices.
     pub(crate) devices: Vec<u32>,
+    /// Its name in status and log.
     pub(crate) data_path: &'static str,
 }
 
-/// The queue to the worker.
+/// A worker with its data path.
+#[derive(Debug)]
+pub(crate) struct RunningWorker {
+    pub(crate) handle: WorkerHandle,
+    /// Its end, and why; none: another part waits for it.
+    pub(crate) done: Option<oneshot::Receiver<io::Result<()>>>,
+    pub(crate) thread: JoinHandle<()>,
+    pub(crate) attachment: Attachment,
+    /// The device of a base station, which stays without the interface.
+    pub(crate) injector: Option<u32>,
+}
+
+/// The queue to the worker, and its sign of life.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerHandle {
     commands: SyncSender<Command>,
     waker: Waker,
+    turned_ns: Arc<AtomicU64>,
+}
+
+/// The worker's end of a [`WorkerHandle`].
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    pub(crate) commands: Receiver<Command>,
+    pub(crate) waker: Waker,
+    turned_ns: Arc<AtomicU64>,
+}
+
+impl Inbox {
+    /// Notes that the worker begins another turn of its loop.
+    pub(crate) fn note_turn(&self) {
+        self.turned_ns.store(monotonic_ns(), Ordering::Relaxed);
+    }
 }
 
 impl WorkerHandle {
-    pub(crate) const fn new(commands: SyncSender<Command>, waker: Waker) -> Self {
-        Self { commands, waker }
+    /// Both ends.
+    pub(crate) fn new() -> io::Result<(Self, Inbox)> {
+        let waker = Waker::new()?;
+        let (sender, commands) = sync_channel(COMMANDS_MAX);
+        let turned_ns = Arc::new(AtomicU64::new(monotonic_ns()));
+        let handle = Self {
+            commands: sender,
+            waker: waker.clone(),
+            turned_ns: Arc::clone(&turned_ns),
+        };
+        let inbox = Inbox {
+            commands,
+            waker,
+            turned_ns,
+        };
+        Ok((handle, inbox))
     }
 
     /// Hands a command over; false if the worker hangs or has ended.
@@ -94,5 +163,47 @@ impl WorkerHandle {
         };
         self.waker.wake();
         sent
+    }
+
+    /// Has the worker attach to the interface that is there now, and waits for it.
+    ///
+    /// Errors: the worker's, one line; it does not answer.
+    pub(crate) fn attach(&self) -> anyhow::Result<Attachment> {
+        let (reply, answer) = sync_channel(1);
+        if !self.send(Command::Attach(reply)) {
+            bail!(NO_ANSWER);
+        }
+        let attached = answer.recv_timeout(ATTACH_MAX).context(NO_ANSWER)?;
+        Ok(attached?)
+    }
+
+    /// Whether the worker has made a turn of its loop not long before `now_ns`.
+    pub(crate) fn is_alive(&self, now_ns: u64) -> bool {
+        let since_ns = now_ns.saturating_sub(self.turned_ns.load(Ordering::Relaxed));
+        since_ns < TURN_MAX.as_nanos() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_without_a_turn_for_long_hangs() {
+        let (handle, inbox) = WorkerHandle::new().unwrap();
+        let long_ns = TURN_MAX.as_nanos() as u64;
+        assert!(handle.is_alive(monotonic_ns()));
+        let stopped_ns = handle.turned_ns.load(Ordering::Relaxed);
+        assert!(!handle.is_alive(stopped_ns + long_ns));
+        inbox.note_turn();
+        assert!(handle.is_alive(handle.turned_ns.load(Ordering::Relaxed) + long_ns / 2));
+    }
+
+    #[test]
+    fn a_worker_that_has_ended_attaches_to_nothing() {
+        let (handle, inbox) = WorkerHandle::new().unwrap();
+        drop(inbox);
+        let error = handle.attach().unwrap_err();
+        assert_eq!(error.to_string(), NO_ANSWER);
     }
 }

@@ -19,7 +19,10 @@
 //! was taken is given back, then programs and devices go. When the process dies the
 //! kernel does the last part, and a successor finds the flows' [`records`].
 
+use std::cell::RefCell;
 use std::io;
+use std::path::Path;
+use std::rc::Rc;
 
 use anyhow::{Context as _, bail};
 use holdfast_core::{Direction, FLOW_RECORD_LEN, FlowRecord};
@@ -27,7 +30,6 @@ use holdfast_net::datapath::{DataPath, Interface, PathOptions};
 use holdfast_net::keep_path::{Peers, Protocols};
 use holdfast_net::monitor::LinkMonitor;
 use holdfast_net::state_file::HEADER_BYTES;
-use tokio::task::JoinSet;
 
 use crate::control::{CONTROL_SOCKET_FLAG, ControlListener};
 use crate::outages::{OutageSender, QUEUED_MAX};
@@ -39,8 +41,10 @@ mod control;
 pub(crate) mod counters;
 mod emit;
 pub(crate) mod engine;
+mod links;
 pub(crate) mod packet;
 mod records;
+mod reload;
 mod station;
 mod took_over;
 mod worker;
@@ -48,11 +52,11 @@ mod workers;
 
 use crate::command::RunningWorker;
 use check::Severity;
-use control::{Channels, Control, Interfaces};
+use control::{Channels, Control};
+use links::WirelessLink;
 use records::Records;
 use station::{HandoffReport, REPORTS_MAX, Station, StationEdge};
 use worker::WorkerSettings;
-use workers::Workers;
 
 const CANNOT_TAKE: &str = "cannot take packets; see: holdfast gateway --check";
 
@@ -65,21 +69,32 @@ pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
     }
     // First: errors in the settings are logged, and no thread may wait for a reader of the log.
     crate::log::start(args.log_format)?;
-    serve(args.settings()?)
+    let settings = args.settings()?;
+    crate::log::set_filter(settings.daemon.log_filter.as_deref());
+    serve(args.clone(), settings)
 }
 
 /// Prints the findings; fails if one of them is a problem.
 fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
-    let findings = check::run(&check::Subject {
-        wireless: &settings.wireless,
-        wired: settings.daemon.wired.as_deref(),
-        engine: settings.daemon.scheme != SchemeName::Keep,
-        kept: kept_protocols(settings.daemon.scheme),
-        cache_bytes_max: settings.core.cache_bytes_max,
-        flows_max: settings.core.flows_max,
-        state_file: settings.daemon.state_file.as_ref(),
-        is_running: InterfaceLock::is_held(DaemonKind::Gateway, &settings.wireless),
-    });
+    let mut findings = Vec::new();
+    for wireless in &settings.wireless {
+        let of_interface = check::run(&check::Subject {
+            wireless,
+            wired: settings.daemon.wired.as_deref(),
+            engine: settings.daemon.scheme != SchemeName::Keep,
+            kept: kept_protocols(settings.daemon.scheme),
+            cache_bytes_max: settings.core.cache_bytes_max,
+            flows_max: settings.core.flows_max,
+            state_file: &settings.state_file(wireless),
+            is_running: InterfaceLock::is_held(DaemonKind::Gateway, wireless),
+        });
+        for finding in of_interface {
+            // Some are about the router as a whole.
+            if !findings.contains(&finding) {
+                findings.push(finding);
+            }
+        }
+    }
     let mut text = String::new();
     for finding in &findings {
         text.push_str(&finding.to_string());
@@ -96,31 +111,28 @@ fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
-    let _lock = InterfaceLock::take(DaemonKind::Gateway, &settings.wireless)?;
-    let mut devices = Vec::new();
-    let mut running = Vec::new();
-    let (report, reports) = tokio::sync::mpsc::channel(REPORTS_MAX);
-    let (outage, outages) = tokio::sync::mpsc::channel(QUEUED_MAX);
-    let records = match settings.daemon.scheme {
-        // It remembers nothing that a successor needs.
-        SchemeName::Keep => None,
-        _ => Some(open_records(&settings)?),
-    };
+fn serve(args: GatewayArgs, settings: GatewaySettings) -> anyhow::Result<()> {
+    let locks = settings.wireless.iter();
+    let locks = locks.map(|wireless| InterfaceLock::take(DaemonKind::Gateway, wireless));
+    let _locks: Vec<_> = locks.collect::<anyhow::Result<_>>()?;
     let control_socket = settings.daemon.control_socket.as_ref();
     let socket = ControlListener::bind(control_socket, CONTROL_SOCKET_FLAG)?;
     let _metrics = crate::metrics::serve(&settings.metrics, control_socket)?;
     let signals = open_signal_socket(&settings)?;
-    if let Some(records) = records {
-        let (worker, injector) = start_engine(&settings, records, report, outage.clone())?;
-        devices.extend(injector);
-        running.push(worker);
-    }
-    if let Some(protocols) = kept_protocols(settings.daemon.scheme) {
-        let taken = (Peers::ByAddress, protocols);
-        let worker = crate::keep::start(&settings.wireless, taken, settings.keep, outage);
-        running.push(worker.context(CANNOT_TAKE)?);
-    }
+    let (report, reports) = tokio::sync::mpsc::channel(REPORTS_MAX);
+    let (outage, outages) = tokio::sync::mpsc::channel(QUEUED_MAX);
+    let wireless = settings.wireless.clone();
+    let settings = Rc::new(RefCell::new(settings));
+    let links = wireless.into_iter().map(|wireless| {
+        let starter = Starter {
+            wireless: wireless.clone(),
+            settings: Rc::clone(&settings),
+            report: report.clone(),
+            outages: outage.clone(),
+        };
+        WirelessLink::open(&wireless, starter)
+    });
+    let links = links.collect::<anyhow::Result<_>>()?;
     // After the devices came up, or their coming up would look like a change.
     let monitor = LinkMonitor::open().context("watching the wireless interface")?;
     let channels = Channels {
@@ -130,16 +142,54 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
         reports,
         outages,
     };
-    for worker in &running {
-        devices.extend(&worker.devices);
+    let control = Control::new(args, settings, links)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    tokio::task::LocalSet::new().block_on(&runtime, control.run(channels))
+}
+
+/// The settings in force: a reload replaces them.
+type SharedSettings = Rc<RefCell<GatewaySettings>>;
+
+/// Starts the packet workers of a wireless interface.
+struct Starter {
+    wireless: String,
+    settings: SharedSettings,
+    report: tokio::sync::mpsc::Sender<HandoffReport>,
+    outages: OutageSender,
+}
+
+impl Starter {
+    /// Errors: the packets of the interface cannot be taken; the state file. One line.
+    fn start(&self, running: &mut Vec<RunningWorker>) -> anyhow::Result<()> {
+        let settings = self.settings.borrow();
+        if let Some(records) = self.open_records()? {
+            let (report, outages) = (self.report.clone(), self.outages.clone());
+            running.push(start_engine(
+                &self.wireless,
+                &settings,
+                records,
+                report,
+                outages,
+            )?);
+        }
+        if let Some(protocols) = kept_protocols(settings.daemon.scheme) {
+            let taken = (Peers::ByAddress, protocols);
+            let outages = self.outages.clone();
+            let worker = crate::keep::start(&self.wireless, taken, settings.keep, outages);
+            running.push(worker.context(CANNOT_TAKE)?);
+        }
+        Ok(())
     }
-    let interfaces = Interfaces {
-        wireless: running[0].link_ifindex,
-        devices,
-    };
-    let workers = Workers::of(&running)?;
-    let control = Control::new(settings, workers, interfaces, running[0].data_path)?;
-    run_control(control, channels, running)
+
+    /// The records for the engine, if it runs: `keep` remembers nothing that a successor needs.
+    fn open_records(&self) -> anyhow::Result<Option<(Records, Vec<FlowRecord>)>> {
+        let settings = self.settings.borrow();
+        let needs_records = settings.daemon.scheme != SchemeName::Keep;
+        let open = || open_records(&settings, &settings.state_file(&self.wireless));
+        needs_records.then(open).transpose()
+    }
 }
 
 /// What `keep` takes with this scheme, if it runs.
@@ -154,16 +204,17 @@ const fn kept_protocols(scheme: SchemeName) -> Option<Protocols> {
 /// Attaches the data path for TCP and starts the engine's worker. With it goes the device of a base
 /// station, where there are neighbours.
 fn start_engine(
+    wireless: &str,
     settings: &GatewaySettings,
     (records, found): (Records, Vec<FlowRecord>),
     report: tokio::sync::mpsc::Sender<HandoffReport>,
     outages: OutageSender,
-) -> anyhow::Result<(RunningWorker, Option<u32>)> {
+) -> anyhow::Result<RunningWorker> {
     let options = PathOptions {
         ahead_dscp: settings.core.resend_dscp,
         ..PathOptions::default()
     };
-    let path = DataPath::attach_with(&settings.wireless, options).context(CANNOT_TAKE)?;
+    let path = DataPath::attach_with(wireless, options).context(CANNOT_TAKE)?;
     let edge = match &settings.station {
         Some(station) => Some(StationEdge::open(
             station,
@@ -175,45 +226,16 @@ fn start_engine(
     let injector = edge.as_ref().map(StationEdge::ifindex);
     let of_station = edge.zip(settings.station.clone());
     let station = || of_station.map(|(edge, settings)| Station::new(edge, settings, report));
-    let worker = engine::start(
-        path,
-        worker_settings(settings, outages)?,
-        (records, found),
-        station,
-    )?;
-    Ok((worker, injector))
-}
-
-/// Runs the control thread until all workers are done.
-fn run_control(
-    control: Control,
-    channels: Channels,
-    running: Vec<RunningWorker>,
-) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let mut ends = JoinSet::new();
-    let mut threads = Vec::new();
-    for worker in running {
-        ends.spawn_on(worker.done, runtime.handle());
-        threads.push(worker.thread);
-    }
-    let result = tokio::task::LocalSet::new().block_on(&runtime, control.run(channels, ends));
-    if result.is_ok() {
-        for thread in threads {
-            // The worker has reported its end.
-            let _ = thread.join();
-        }
-        tracing::info!("gateway left");
-    }
-    result
+    let worker_settings = worker_settings(settings, outages)?;
+    let mut worker = engine::start(path, worker_settings, (records, found), station)?;
+    worker.injector = injector;
+    Ok(worker)
 }
 
 /// Logs the start.
 fn announce(settings: &GatewaySettings, path: &DataPath, found: usize) {
     tracing::info!(
-        wireless = settings.wireless,
+        wireless = path.interface().name,
         scheme = settings.daemon.scheme.name(),
         data_path = engine::path_name(path),
         detaches_on_death = path.detaches_on_death(),
@@ -246,8 +268,10 @@ fn worker_settings(
 /// Errors: one line. A file that cannot be opened, or belongs to another program, is a wrong setting.
 /// A full file system is none: without the gateway each outage costs more than a restart
 /// without records does, so the gateway serves, logs it, and acknowledges nothing ahead.
-fn open_records(settings: &GatewaySettings) -> anyhow::Result<(Records, Vec<FlowRecord>)> {
-    let path = std::path::Path::new(&settings.daemon.state_file);
+fn open_records(
+    settings: &GatewaySettings,
+    path: &Path,
+) -> anyhow::Result<(Records, Vec<FlowRecord>)> {
     let shown = path.display();
     let remedy = "make it, or name another path with --state-file";
     prepare_parent(path, RUNTIME_DIRECTORY, remedy)?;

@@ -8,24 +8,24 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd as _;
-use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use holdfast_core::keep::{Arrival, Edge, KeepSettings, Keeper, Mode, PacketFlow, PeerId};
 use holdfast_core::{LinkEvent, LinkSource};
-use holdfast_net::datapath::{AttachMode, HEARTBEAT_INTERVAL, monotonic_ns};
+use holdfast_net::datapath::{AttachMode, HEARTBEAT_INTERVAL, Interface, monotonic_ns};
 use holdfast_net::frame::{BufferPool, Frame};
 use holdfast_net::keep_path::{Announcements, KeepPath, Peers, Protocols};
-use holdfast_net::readiness::{Waker, wait_readable};
+use holdfast_net::readiness::wait_readable;
 use holdfast_net::rtnl::NeighbourMemory;
 use holdfast_net::tun::LayerKind;
 use holdfast_wire::Instant;
 use tokio::sync::oneshot;
 
-use crate::command::{COMMANDS_MAX, Command, RunningWorker, WorkerHandle};
+use crate::command::{Attachment, Inbox, RunningWorker, WorkerHandle};
 use crate::outages::OutageSender;
 use crate::runtime::random_bytes;
 
+mod attach;
 mod report;
 
 /// Frames that are read in a row before anything else has its turn.
@@ -46,50 +46,63 @@ const WHOLE_LINK_FLOWS_MAX: usize = 4_096;
 pub(crate) fn start(
     link: &str,
     (peers, protocols): (Peers, Protocols),
-    mut settings: KeepSettings,
+    settings: KeepSettings,
     outages: OutageSender,
 ) -> anyhow::Result<RunningWorker> {
-    if peers == Peers::WholeLink {
-        // No other thread shares it.
-        settings.peer_bytes_max = settings.bytes_max;
-        settings.peer_flows_max = WHOLE_LINK_FLOWS_MAX;
-    }
+    let settings = limits_for(peers, settings);
     let seed = u64::from_ne_bytes(random_bytes()?);
     let path = KeepPath::attach(link, AttachMode::Auto, (peers, protocols), seed)?;
-    let data_path = match path.interface().kind {
-        LayerKind::Ethernet => "tc-tap",
-        LayerKind::RawIp => "tc-tun",
-    };
+    let attachment = attachment(&path)?;
     tracing::info!(
         link,
         ?protocols,
-        data_path,
+        data_path = attachment.data_path,
         detaches_on_death = path.detaches_on_death(),
         device = path.device_name(),
         packets = settings.flow_packets_max,
         "keep starts"
     );
-    let waker = Waker::new()?;
-    let (commands, queue) = sync_channel(COMMANDS_MAX);
-    let (counters, link_ifindex) = (path.counters()?, path.interface().ifindex);
-    let devices = vec![path.device_ifindex()];
-    let handle = WorkerHandle::new(commands, waker.clone());
+    let (handle, inbox) = WorkerHandle::new()?;
     let (at_end, done) = oneshot::channel();
     let thread = std::thread::Builder::new()
         .name("packets".into())
         .spawn(move || {
-            let worker = KeepWorker::new(path, settings, (queue, waker), outages);
+            let worker = KeepWorker::new(path, settings, inbox, outages);
             // Who waits for it may have left already.
             let _ = at_end.send(worker.and_then(KeepWorker::run));
         })?;
     Ok(RunningWorker {
         handle,
-        done,
+        done: Some(done),
         thread,
-        counters,
-        link_ifindex,
-        devices,
-        data_path,
+        attachment,
+        injector: None,
+    })
+}
+
+/// The limits for these peers. A whole link shares them with no other peer.
+const fn limits_for(peers: Peers, mut settings: KeepSettings) -> KeepSettings {
+    if matches!(peers, Peers::WholeLink) {
+        settings.peer_bytes_max = settings.bytes_max;
+        settings.peer_flows_max = WHOLE_LINK_FLOWS_MAX;
+    }
+    settings
+}
+
+const fn pool_bytes_max(settings: &KeepSettings) -> usize {
+    settings.bytes_max * 2 + POOL_SPARE_BYTES
+}
+
+/// The data path as others see it. Errors: no descriptor is free.
+fn attachment(path: &KeepPath) -> io::Result<Attachment> {
+    Ok(Attachment {
+        counters: path.counters()?,
+        link_ifindex: path.interface().ifindex,
+        devices: vec![path.device_ifindex()],
+        data_path: match path.interface().kind {
+            LayerKind::Ethernet => "tc-tap",
+            LayerKind::RawIp => "tc-tun",
+        },
     })
 }
 
@@ -151,8 +164,7 @@ struct KeepWorker {
     announcements: Announcements,
     /// Where the link has neighbours.
     neighbours: Option<NeighbourMemory>,
-    commands: Receiver<Command>,
-    waker: Waker,
+    inbox: Inbox,
     outages: OutageSender,
     settings: KeepSettings,
     /// Where the IP header starts, bytes.
@@ -163,6 +175,14 @@ struct KeepWorker {
     starved: u64,
 }
 
+/// The neighbours to remember, where the link has any, and where the IP header starts in a frame.
+fn neighbours_and_ip(interface: &Interface) -> io::Result<(Option<NeighbourMemory>, usize)> {
+    Ok(match interface.kind {
+        LayerKind::Ethernet => (Some(NeighbourMemory::open(interface.ifindex)?), 14),
+        LayerKind::RawIp => (None, 0),
+    })
+}
+
 fn clock() -> Instant {
     Instant::from_nanos(monotonic_ns())
 }
@@ -171,18 +191,13 @@ impl KeepWorker {
     fn new(
         path: KeepPath,
         settings: KeepSettings,
-        (commands, waker): (Receiver<Command>, Waker),
+        inbox: Inbox,
         outages: OutageSender,
     ) -> io::Result<Self> {
-        let interface = path.interface();
-        let has_neighbours = interface.kind == LayerKind::Ethernet;
-        let neighbours = has_neighbours.then(|| NeighbourMemory::open(interface.ifindex));
+        let (neighbours, ip) = neighbours_and_ip(path.interface())?;
         Ok(Self {
-            neighbours: neighbours.transpose()?,
-            ip: match path.interface().kind {
-                LayerKind::Ethernet => 14,
-                LayerKind::RawIp => 0,
-            },
+            neighbours,
+            ip,
             announcements: path.announcements()?,
             edge: PathEdge {
                 path,
@@ -190,9 +205,8 @@ impl KeepWorker {
                 write_errors: 0,
             },
             keeper: Keeper::new(settings),
-            pool: BufferPool::new(settings.bytes_max * 2 + POOL_SPARE_BYTES),
-            commands,
-            waker,
+            pool: BufferPool::new(pool_bytes_max(&settings)),
+            inbox,
             outages,
             settings,
             leaving: false,
@@ -205,11 +219,12 @@ impl KeepWorker {
     /// Works until a command ends it. Errors: the device or the wait for it broke.
     fn run(mut self) -> io::Result<()> {
         while !self.leaving {
+            self.inbox.note_turn();
             // Without a beat the kernel passes everything by itself.
             self.edge.path.beat(monotonic_ns());
             let read = self.read_batch()?;
             self.see_peers()?;
-            while let Ok(command) = self.commands.try_recv() {
+            while let Ok(command) = self.inbox.commands.try_recv() {
                 self.obey(command);
             }
             let now = clock();
@@ -333,11 +348,11 @@ impl KeepWorker {
         let fds = [
             self.edge.path.device_fd(),
             self.announcements.fd(),
-            self.waker.as_fd(),
+            self.inbox.waker.as_fd(),
         ];
         let [_, _, woken] = wait_readable(fds, Some(sleep.min(HEARTBEAT_INTERVAL)))?;
         if woken {
-            self.waker.reset();
+            self.inbox.waker.reset();
         }
         Ok(())
     }

@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The daemons' log: structured events on standard error, for which no daemon waits.
+//!
+//! In systemd's journal each line begins with its priority (`sd-daemon(3)`). A line of text has no
+//! time there: the journal adds it.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::env::VarError;
+use std::fmt;
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use tracing_subscriber::EnvFilter;
+use rustix::fs::fstat;
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, reload};
 
 use crate::contain::handle_panics;
 use crate::settings::LogFormat;
@@ -22,13 +32,75 @@ use lossy::LossyWriter;
 /// The variable of the environment with the log's filter.
 const FILTER_VARIABLE: &str = "HOLDFAST_LOG";
 const DEFAULT_FILTER: &str = "info,netlink_packet_route=error";
+/// Before the filter of the settings, which may override it.
+const QUIET: &str = "netlink_packet_route=error";
 
 /// How long the end of the process waits for its last lines to be read.
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
 
 struct Log {
     format: LogFormat,
+    is_journal: bool,
     writer: LossyWriter,
+    set_filter: Box<dyn Fn(EnvFilter) + Send + Sync>,
+}
+
+/// The time of a line.
+struct LineTime {
+    is_left_out: bool,
+}
+
+impl FormatTime for LineTime {
+    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        if self.is_left_out {
+            return Ok(());
+        }
+        SystemTime.format_time(writer)
+    }
+}
+
+/// Events with a priority before them, if they go to the journal.
+struct Prioritised<F> {
+    format: F,
+    is_journal: bool,
+}
+
+impl<S, N, F> FormatEvent<S, N> for Prioritised<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        writer.write_str(priority(self.is_journal, *event.metadata().level()))?;
+        self.format.format_event(context, writer, event)
+    }
+}
+
+/// The priority of a line in the journal (`sd-daemon(3)`), or nothing.
+const fn priority(is_journal: bool, level: Level) -> &'static str {
+    match level {
+        _ if !is_journal => "",
+        Level::ERROR => "<3>",
+        Level::WARN => "<4>",
+        Level::INFO => "<6>",
+        _ => "<7>",
+    }
+}
+
+/// Whether standard error is the journal: systemd names the stream's file.
+fn is_journal() -> bool {
+    let stream = std::env::var("JOURNAL_STREAM").ok();
+    let named = stream.as_deref().and_then(|stream| stream.split_once(':'));
+    let Ok(found) = fstat(io::stderr()) else {
+        return false;
+    };
+    named == Some((&found.st_dev.to_string(), &found.st_ino.to_string()))
 }
 
 static LOG: OnceLock<Log> = OnceLock::new();
@@ -44,19 +116,43 @@ pub(crate) fn format() -> LogFormat {
 ///
 /// Errors: there is no thread for it. A log that is started already stays as it is.
 pub(crate) fn start(format: LogFormat) -> io::Result<()> {
-    let writer = LossyWriter::start(io::stderr(), move |lines| lost_line(format, lines))?;
-    let (filter, problem) = filter();
+    let is_journal = is_journal();
+    let lost = move |lines| lost_line(format, is_journal, lines);
+    let writer = LossyWriter::start(io::stderr(), lost)?;
+    let (filter, problem) = filter(None);
     let shared = writer.clone();
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let (filter, handle) = reload::Layer::new(filter);
+    let set_filter = Box::new(move |filter| {
+        // It fails only without a log.
+        let _ = handle.reload(filter);
+    });
+    let events = tracing_subscriber::fmt::layer()
         .with_writer(move || shared.clone())
         // They would be printed to standard error, and end the process if it has no reader any more.
-        .log_internal_errors(false);
-    let started = match format {
-        LogFormat::Text => log.with_ansi(false).try_init(),
-        LogFormat::Json => log.json().flatten_event(true).try_init(),
+        .log_internal_errors(false)
+        .with_ansi(false)
+        .with_timer(LineTime {
+            is_left_out: is_journal && format == LogFormat::Text,
+        });
+    let events = match format {
+        LogFormat::Text => events
+            .map_event_format(|format| Prioritised { format, is_journal })
+            .boxed(),
+        LogFormat::Json => events
+            .json()
+            .flatten_event(true)
+            .map_event_format(|format| Prioritised { format, is_journal })
+            .boxed(),
     };
-    if started.is_ok() && LOG.set(Log { format, writer }).is_ok() {
+    let log = tracing_subscriber::registry().with(filter).with(events);
+    let started = log.try_init();
+    let log = Log {
+        format,
+        is_journal,
+        writer,
+        set_filter,
+    };
+    if started.is_ok() && LOG.set(log).is_ok() {
         handle_panics(|panic| {
             let trace = Backtrace::capture();
             let trace = match trace.status() {
@@ -83,11 +179,14 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
     Ok(())
 }
 
-/// The filter of the environment, or the default and why the environment's is none.
-fn filter() -> (EnvFilter, Option<String>) {
+/// The filter of the environment, or `own`, or the default; and why the environment's is none.
+fn filter(own: Option<&str>) -> (EnvFilter, Option<String>) {
     let named = match std::env::var(FILTER_VARIABLE) {
         Ok(text) => EnvFilter::try_new(&text).map_err(|error| format!("got {text:?}: {error}")),
-        Err(VarError::NotPresent) => Ok(EnvFilter::new(DEFAULT_FILTER)),
+        Err(VarError::NotPresent) => {
+            let own = own.map_or_else(|| DEFAULT_FILTER.to_owned(), |own| format!("{QUIET},{own}"));
+            Ok(EnvFilter::new(own))
+        }
         Err(error) => Err(error.to_string()),
     };
     match named {
@@ -96,9 +195,18 @@ fn filter() -> (EnvFilter, Option<String>) {
     }
 }
 
+/// Filters the log by the settings from now on, unless the environment has a filter.
+pub(crate) fn set_filter(own: Option<&str>) {
+    if let Some(log) = LOG.get() {
+        (log.set_filter)(filter(own).0);
+    }
+}
+
 /// Prints why the process ends, where its log goes.
 pub(crate) fn print_error(why: &str) {
-    print(&format!("holdfast: {}\n", escaped(why)));
+    let is_journal = LOG.get().is_some_and(|log| log.is_journal);
+    let priority = priority(is_journal, Level::ERROR);
+    print(&format!("{priority}holdfast: {}\n", escaped(why)));
 }
 
 fn print(line: &str) {
@@ -109,14 +217,6 @@ fn print(line: &str) {
     }
 }
 
-/// Logs that SIGHUP reads no settings: many other daemons do so.
-pub(crate) fn note_hangup() {
-    tracing::warn!(
-        "SIGHUP: settings are read at the start only; restart the daemon to apply new ones, no \
-         connection is lost"
-    );
-}
-
 /// Waits until all of the log is written; not for ever, as it may have no reader.
 pub(crate) fn finish() {
     if let Some(log) = LOG.get() {
@@ -125,13 +225,17 @@ pub(crate) fn finish() {
 }
 
 /// The line of the log that counts lost lines.
-fn lost_line(format: LogFormat, lines: u64) -> String {
+fn lost_line(format: LogFormat, is_journal: bool, lines: u64) -> String {
     const MESSAGE: &str = "lines of the log are lost: the reader was too slow";
     let mut time = String::new();
     // Without its time it is a line all the same.
-    let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+    let is_left_out = is_journal && format == LogFormat::Text;
+    let _ = LineTime { is_left_out }.format_time(&mut Writer::new(&mut time));
+    let priority = priority(is_journal, Level::WARN);
     match format {
-        LogFormat::Text => format!("{time}  WARN holdfast::log: {MESSAGE} lines={lines}\n"),
+        LogFormat::Text => {
+            format!("{priority}{time}  WARN holdfast::log: {MESSAGE} lines={lines}\n")
+        }
         LogFormat::Json => {
             let line = serde_json::json!({
                 "timestamp": time,
@@ -140,7 +244,7 @@ fn lost_line(format: LogFormat, lines: u64) -> String {
                 "lines": lines,
                 "target": "holdfast::log",
             });
-            format!("{line}\n")
+            format!("{priority}{line}\n")
         }
     }
 }
@@ -151,17 +255,19 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_a_line_of_either_form() {
-        let text = lost_line(LogFormat::Text, 37);
+        let text = lost_line(LogFormat::Text, false, 37);
         assert!(
             text.ends_with(" lines=37\n") && text.contains("WARN"),
             "{text}"
         );
         let json: serde_json::Value =
-            serde_json::from_str(&lost_line(LogFormat::Json, 37)).unwrap();
+            serde_json::from_str(&lost_line(LogFormat::Json, false, 37)).unwrap();
         assert_eq!(json["lines"], 37);
         assert!(
             json["timestamp"].as_str().unwrap().starts_with("20"),
             "{json}"
         );
+        let text = lost_line(LogFormat::Text, true, 37);
+        assert!(text.starts_with("<4>  WARN"), "{text}");
     }
 }

@@ -91,7 +91,7 @@ pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
         None => {
             // The log starts first, so that an error in the settings never waits for a reader.
             crate::log::start(args.daemon.log_format)?;
-            daemon::run(args.daemon.settings()?)
+            daemon::run(args.daemon.clone())
         }
         Some(MobileCommand::Signal {
             event,

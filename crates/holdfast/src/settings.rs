@@ -12,6 +12,7 @@ mod key_file;
 mod keys;
 mod manual;
 mod mobile;
+mod reload;
 
 use std::fmt;
 use std::path::PathBuf;

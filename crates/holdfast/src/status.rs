@@ -171,7 +171,12 @@ fn mobile_table(mobiles: &[MobileStatus]) -> Table {
     for mobile in mobiles {
         table.add_row([
             mobile.name.clone().unwrap_or_else(|| "-".into()),
-            list(&mobile.addresses),
+            mobile
+                .interface
+                .iter()
+                .fold(list(&mobile.addresses), |addresses, interface| {
+                    format!("{addresses} on {interface}")
+                }),
             word(&mobile.link),
             word(&mobile.source),
             seconds(mobile.since_s),

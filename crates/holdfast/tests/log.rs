@@ -2,6 +2,7 @@
 //! The log of the daemons with and without a reader.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,6 +12,9 @@ use holdfast_testbed::harness::full_pipe;
 
 /// Deadline of whatever the tests wait for.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// No file can be there.
+const NO_STATE_FILE: &str = "/dev/null/state";
 
 /// Each daemon with a reason not to start, without files outside the folder; and the reason.
 fn no_starters(folder: &Path, interface: &str) -> Vec<(Vec<String>, String)> {
@@ -23,7 +27,7 @@ fn no_starters(folder: &Path, interface: &str) -> Vec<(Vec<String>, String)> {
     };
     let gateway = own(
         &["gateway", "--wireless", interface],
-        &["--state-file", &path("state")],
+        &["--state-file", NO_STATE_FILE],
     );
     let mobile = own(&["mobile", "--scheme", "freeze", "--iface", interface], &[]);
     let guard = ["mobile", "guard", "--interface", interface];
@@ -37,7 +41,7 @@ fn no_starters(folder: &Path, interface: &str) -> Vec<(Vec<String>, String)> {
     ];
     let config = |daemon: &str| vec![daemon.into(), "--config".into(), path("no-such-file")];
     vec![
-        (gateway, interface.to_owned()),
+        (gateway, NO_STATE_FILE[..9].to_owned()),
         (in_a_file.concat(), "/dev/null".to_owned()),
         (guard, interface.to_owned()),
         (config("gateway"), "no-such-file".to_owned()),
@@ -85,11 +89,9 @@ fn a_filter_that_cannot_be_read_is_reported_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
     let mut command = guarded_command(env!("CARGO_BIN_EXE_holdfast"));
-    command.args(["gateway", "--wireless", "hf-missing", "--state-file"]);
-    command.arg(folder.path().join("state"));
-    command
-        .arg("--control-socket")
-        .arg(folder.path().join("socket"));
+    command.args(["gateway", "--wireless", "hf-missing"]);
+    command.args(["--state-file", NO_STATE_FILE, "--control-socket"]);
+    command.arg(folder.path().join("socket"));
     command.env("HOLDFAST_LOG", "holdfast=loud");
     command.stderr(File::create(&path).unwrap());
     let mut daemon = ChildGuard::spawn(command).unwrap();
@@ -104,4 +106,40 @@ fn a_filter_that_cannot_be_read_is_reported_in_one_line() {
         lines[0].contains("WARN") && lines[0].contains("got \"holdfast=loud\""),
         "{log}"
     );
+}
+
+#[test]
+fn in_the_journal_a_line_has_its_priority_and_no_time() {
+    let folder = tempfile::tempdir().unwrap();
+    for (format, is_text) in [("text", true), ("json", false)] {
+        let path = folder.path().join(format);
+        let log = File::create(&path).unwrap();
+        let found = log.metadata().unwrap();
+        let mut command = guarded_command(env!("CARGO_BIN_EXE_holdfast"));
+        command.args([
+            "gateway",
+            "--wireless",
+            "hf-missing",
+            "--log-format",
+            format,
+        ]);
+        command.args(["--state-file", NO_STATE_FILE, "--control-socket"]);
+        command.arg(folder.path().join("socket"));
+        // As systemd names the file behind standard error.
+        command.env("JOURNAL_STREAM", format!("{}:{}", found.dev(), found.ino()));
+        command.env("HOLDFAST_LOG", "holdfast=loud");
+        command.stderr(log);
+        let mut daemon = ChildGuard::spawn(command).unwrap();
+        daemon.wait_at_most(LIMIT).unwrap().expect("it ends");
+        let log = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<_> = log.lines().collect();
+        let warning = if is_text {
+            "<4>  WARN "
+        } else {
+            "<4>{\"timestamp\":\"20"
+        };
+        assert!(lines[0].starts_with(warning), "{log}");
+        let reason = lines.last().unwrap();
+        assert!(reason.starts_with("<3>holdfast: /dev/null"), "{log}");
+    }
 }

@@ -98,6 +98,7 @@ pub struct DataPath {
     /// The devices for copies, downlink first; none: every segment is taken.
     copies: Option<[Tun; 2]>,
     taken_peers: MapHandle,
+    options: PathOptions,
 }
 
 impl DataPath {
@@ -165,7 +166,20 @@ impl DataPath {
             counters,
             copies,
             taken_peers,
+            options,
         })
+    }
+
+    /// A data path of the same kind at the interface that has the name now. It takes the same peers.
+    ///
+    /// Errors: as [`DataPath::attach`].
+    pub fn attach_again(&self) -> io::Result<Self> {
+        let next = Self::attach_with(&self.interface.name, self.options)?;
+        for peer in self.taken_peers.keys() {
+            let entered = next.taken_peers.update(&peer, &[1], MapFlags::ANY);
+            entered.map_err(|error| bpf("taken peers", &error))?;
+        }
+        Ok(next)
     }
 
     /// The wireless interface as it was when attached.

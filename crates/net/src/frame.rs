@@ -152,7 +152,7 @@ impl Chunk {
 /// What the pool and all frames of it share.
 struct Shared {
     chunks: RefCell<Vec<Chunk>>,
-    chunks_max: usize,
+    chunks_max: Cell<usize>,
     /// By class: chunks with a free slot; the last is served first.
     partial: [RefCell<Vec<u16>>; SLOT_BYTES.len()],
     scratch: Memory,
@@ -187,7 +187,7 @@ impl Shared {
     /// limit, else one that another class does not use.
     fn chunk_for(&self, class: usize) -> Option<u16> {
         let mut chunks = self.chunks.borrow_mut();
-        let index = if chunks.len() < self.chunks_max {
+        let index = if chunks.len() < self.chunks_max.get() {
             chunks.push(Chunk::new());
             chunks.len() - 1
         } else {
@@ -367,15 +367,19 @@ pub struct BufferPool {
     ready: Option<SlotId>,
 }
 
+fn chunks_in(bytes_max: usize) -> usize {
+    (bytes_max / CHUNK_BYTES).clamp(1, usize::from(u16::MAX))
+}
+
 impl BufferPool {
     /// A pool of at most `bytes_max` octets, taken from the system when first
     /// needed and kept; at least one chunk ([`CHUNK_BYTES`]), at most 65,535 chunks.
     pub fn new(bytes_max: usize) -> Self {
-        let chunks_max = (bytes_max / CHUNK_BYTES).clamp(1, usize::from(u16::MAX));
+        let chunks_max = chunks_in(bytes_max);
         Self {
             shared: Rc::new(Shared {
                 chunks: RefCell::new(Vec::with_capacity(chunks_max)),
-                chunks_max,
+                chunks_max: Cell::new(chunks_max),
                 partial: std::array::from_fn(|_| RefCell::new(Vec::with_capacity(chunks_max))),
                 scratch: Memory::new(FRAME_BYTES_MAX),
                 scratch_handles: Cell::new(0),
@@ -392,7 +396,12 @@ impl BufferPool {
 
     /// The most octets that slots can take.
     pub fn bytes_max(&self) -> usize {
-        self.shared.chunks_max * CHUNK_BYTES
+        self.shared.chunks_max.get() * CHUNK_BYTES
+    }
+
+    /// Another limit. What was taken from the system stays with the pool.
+    pub fn set_bytes_max(&self, bytes_max: usize) {
+        self.shared.chunks_max.set(chunks_in(bytes_max));
     }
 
     /// Fills a buffer by `read`, which returns the octets of one

@@ -53,6 +53,8 @@ pub struct KeepPath {
     table: PeerTable,
     announcements: MapHandle,
     counters: Counters,
+    mode: AttachMode,
+    protocols: Protocols,
 }
 
 impl KeepPath {
@@ -98,8 +100,18 @@ impl KeepPath {
             interface,
             table,
             announcements: programs.map("announcements")?,
+            mode,
+            protocols,
             counters: Counters::of(&programs, KEEP_PATH)?,
         })
+    }
+
+    /// A data path of the same kind at the interface that has the name now. It follows no peer yet.
+    ///
+    /// Errors: as [`KeepPath::attach`].
+    pub fn attach_again(&self) -> io::Result<Self> {
+        let taken = (self.table.kind(), self.protocols);
+        Self::attach(&self.interface.name, self.mode, taken, self.table.seed())
     }
 
     /// The link's interface as it was when attached.

@@ -10,8 +10,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use netlink_packet_core::NetlinkPayload;
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::netlink::{Netlink, is_overrun};
@@ -103,6 +103,10 @@ fn event(payload: NetlinkPayload<RouteNetlinkMessage>) -> Option<InterfaceEvent>
         NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => (link, true),
         _ => return None,
     };
+    // A port that leaves its bridge is reported as removed, and is there as before.
+    if link.header.interface_family == AddressFamily::Bridge {
+        return None;
+    }
     // Wireless extensions multicast messages that have no state: the flags alone do not show
     // that a supplicant still exchanges keys.
     let has_state = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::OperState(_));

@@ -9,7 +9,7 @@ use crate::bandwidth::BandwidthSettings;
 use crate::kind::{As, Bytes, Count, Maybe, Millis, Seconds};
 use crate::mtcp::{CompressionSettings, MtcpSettings};
 use crate::snoop::SnoopSettings;
-use crate::text::{AbsolutePath, Dscp, InterfaceName};
+use crate::text::{AbsolutePath, Dscp, InterfaceName, Interfaces, LogFilter};
 use crate::{Contradiction, size_text};
 
 /// The control socket of the gateway, unless another is given.
@@ -97,13 +97,17 @@ pub struct GatewayDaemon {
     /// Cost: With `mtcp-plus` bytes are acknowledged before the MH has them: a gateway that dies
     /// in an outage breaks those connections. With the others none breaks.
     pub scheme: SchemeName,
-    /// The interface toward the mobiles. All TCP through it passes the gateway.
+    /// The interface toward the mobiles, or several: `["wlan0", "wlan1"]`. All TCP through them passes
+    /// the gateway. Each has an engine of its own. A flow whose mobile moves to another of them is
+    /// adopted there.
     ///
-    /// Cost: Has to be given, here or by `--wireless`.
+    /// Cost: Has to be given, here or by `--wireless`. Each of several has its own cache and tables:
+    /// all limits are per interface, and so is the memory. The state file's name then has the
+    /// interface at its end. With `[handoff]` there is one.
     ///
     /// Example: `"wlan0"`
-    #[serde(with = "Maybe::<InterfaceName>")]
-    pub wireless: Option<String>,
+    #[serde(with = "As::<Interfaces>")]
+    pub wireless: Vec<String>,
     /// The interface toward the fixed hosts. Only `--check` and `holdfast status` use it.
     ///
     /// Cost: None.
@@ -133,17 +137,27 @@ pub struct GatewayDaemon {
     /// without it, logs it, and `mtcp-plus` acknowledges nothing ahead.
     #[serde(with = "As::<AbsolutePath>")]
     pub state_file: String,
+    /// The lines that the log has: a level (`error`, `warn`, `info`, `debug`, `trace`), or several
+    /// for parts of the program. Without it `info`. The variable `HOLDFAST_LOG` of the environment
+    /// overrides it.
+    ///
+    /// Cost: With `debug` several lines for each outage, with `trace` for many packets.
+    ///
+    /// Example: `"info,holdfast::gateway=debug"`
+    #[serde(with = "Maybe::<LogFilter>")]
+    pub log_filter: Option<String>,
 }
 
 impl Default for GatewayDaemon {
     fn default() -> Self {
         Self {
             scheme: SchemeName::default(),
-            wireless: None,
+            wireless: Vec::new(),
             wired: None,
             drain: Duration::from_secs(10),
             control_socket: GATEWAY_SOCKET.to_owned(),
             state_file: "/run/holdfast/gateway.state".to_owned(),
+            log_filter: None,
         }
     }
 }
@@ -272,6 +286,22 @@ impl Default for EngineSettings {
 }
 
 impl EngineSettings {
+    /// These settings with the limits and times of `other`: all that can change while flows live.
+    #[must_use]
+    pub fn with_limits_of(&self, other: &Self) -> Self {
+        Self {
+            cache_bytes_max: other.cache_bytes_max,
+            flow_cache_bytes_max: other.flow_cache_bytes_max,
+            flow_cache_entries_max: other.flow_cache_entries_max,
+            silence_min: other.silence_min,
+            probe_interval_min: other.probe_interval_min,
+            probe_interval_max: other.probe_interval_max,
+            flow_idle_max: other.flow_idle_max,
+            owed_wait_max: other.owed_wait_max,
+            ..self.clone()
+        }
+    }
+
     /// Refuses limits that contradict each other.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::entries::Cell;
 use crate::kind::{As, Count, Maybe, Millis, Number, Seconds};
-use crate::text::{AbsolutePath, Cells, InterfaceName, Name};
+use crate::text::{AbsolutePath, Cells, InterfaceName, LogFilter, Name};
 
 /// The control socket of the mobile, unless another is given.
 pub const MOBILE_SOCKET: &str = "/run/holdfast/mobile.sock";
@@ -206,6 +206,15 @@ pub struct MobileDaemon {
     /// Example: `"holdfast_lccwe"`
     #[serde(with = "Maybe::<Name>")]
     pub congestion_control: Option<String>,
+    /// The lines that the log has: a level (`error`, `warn`, `info`, `debug`, `trace`), or several
+    /// for parts of the program. Without it `info`. The variable `HOLDFAST_LOG` of the environment
+    /// overrides it.
+    ///
+    /// Cost: With `debug` several lines for each outage.
+    ///
+    /// Example: `"info,holdfast::mobile=debug"`
+    #[serde(with = "Maybe::<LogFilter>")]
+    pub log_filter: Option<String>,
 }
 
 impl Default for MobileDaemon {
@@ -221,6 +230,7 @@ impl Default for MobileDaemon {
             flows_max: 8192,
             decompress: true,
             congestion_control: None,
+            log_filter: None,
         }
     }
 }

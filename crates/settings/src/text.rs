@@ -54,6 +54,12 @@ text!(
     |text| (1..=64).contains(&text.chars().count())
 );
 text!(
+    /// A filter of the log. The reader of the file checks its form.
+    LogFilter,
+    "a level of the log such as `debug`, or levels of parts such as `info,holdfast::mobile=trace`",
+    |text| !text.is_empty()
+);
+text!(
     /// A secret key as text. The reader of the file checks its form.
     SecretKey,
     "a key made by `holdfast mobile keygen`",
@@ -65,6 +71,41 @@ text!(
     "`auto` or the D-Bus path of a modem",
     |text| text == "auto" || text.starts_with('/')
 );
+
+/// One network interface, or several.
+#[derive(Debug)]
+pub struct Interfaces;
+
+/// Interfaces of one gateway at most; the text below names it.
+const INTERFACES_MAX: usize = 16;
+
+impl Kind<Vec<String>> for Interfaces {
+    fn takes(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        InterfaceName::takes(f)?;
+        f.write_str(", or a list of up to 16 of them")
+    }
+
+    fn of_text(text: &str) -> Option<Vec<String>> {
+        Some(vec![InterfaceName::of_text(text)?])
+    }
+
+    fn of_list(texts: &[String]) -> Option<Vec<String>> {
+        let is_new = |(index, text): (usize, &String)| !texts[..index].contains(text);
+        let are_names = texts.iter().all(|text| is_interface_name(text));
+        let are_several = (1..=INTERFACES_MAX).contains(&texts.len());
+        let is_list = are_several && are_names && texts.iter().enumerate().all(is_new);
+        is_list.then(|| texts.to_vec())
+    }
+
+    /// None stands for a key that is not given.
+    fn write<S: Serializer>(values: &Vec<String>, serializer: S) -> Result<S::Ok, S::Error> {
+        match values.as_slice() {
+            [] => serializer.serialize_none(),
+            [one] => serializer.serialize_str(one),
+            several => serializer.collect_seq(several),
+        }
+    }
+}
 
 /// Whether the kernel takes the text for an interface's name (`dev_valid_name`).
 fn is_interface_name(text: &str) -> bool {

@@ -88,6 +88,11 @@ impl Harness {
         lines.clone_into(&mut self.options.settings);
     }
 
+    /// The scheme of gateways that are started from now on.
+    pub fn set_gateway_scheme(&mut self, scheme: &str) {
+        scheme.clone_into(&mut self.options.scheme);
+    }
+
     /// `kill -9`.
     pub fn kill_gateway(&mut self) -> anyhow::Result<()> {
         let mut gateway = self.gateway.take().context("no gateway runs")?;

@@ -13,6 +13,7 @@ use holdfast_net::rtnl::{self, RouteOptions, Rtnl};
 
 use crate::link_process::{EmulatedLink, GATEWAY_IF, LinkProcess, MH_IF};
 
+pub mod absence;
 pub mod base_stations;
 pub mod routes;
 

@@ -364,3 +364,50 @@ fn an_outage_of_a_peer_that_was_given_up_has_its_whole_length() {
     assert_eq!((outage.flows, outage.stall_saved), (0, Duration::ZERO));
     assert_eq!(keeper.poll_outage(), None, "once");
 }
+
+#[test]
+fn peers_with_other_numbers_keep_their_packets_and_those_without_one_lose_them() {
+    let (mut keeper, mut edge) = down();
+    let other = PeerId(8);
+    keeper.handle_link(other, LinkEvent::Down, LinkSource::Signal, at(0), &mut edge);
+    let of_other = Arrival {
+        peer: other,
+        ..packet(flow(0, TCP), 2, Answers::Many)
+    };
+    keeper.take(
+        packet(flow(0, TCP), 1, Answers::Many),
+        true,
+        at(10),
+        &mut edge,
+    );
+    keeper.take(of_other, true, at(10), &mut edge);
+    let renamed = PeerId(3);
+    keeper.renumber(|peer| (peer == PEER).then_some(renamed), at(20), &mut edge);
+    assert_eq!(keeper.peers().count(), 1);
+    keeper.handle_link(other, LinkEvent::Up, LinkSource::Signal, at(30), &mut edge);
+    keeper.handle_link(
+        renamed,
+        LinkEvent::Up,
+        LinkSource::Signal,
+        at(30),
+        &mut edge,
+    );
+    assert_eq!((edge.take_sent(), keeper.bytes()), (vec![1], 0));
+}
+
+#[test]
+fn a_smaller_limit_holds_from_the_next_packet_of_a_flow_on() {
+    let (mut keeper, mut edge) = down();
+    let mut take = |keeper: &mut Keeper<u32>, number| {
+        let arrival = packet(flow(0, TCP), number, Answers::Many);
+        keeper.take(arrival, true, at(10), &mut edge);
+    };
+    (0..4).for_each(|number| take(&mut keeper, number));
+    keeper.set_settings(KeepSettings {
+        flow_packets_max: 2,
+        ..settings()
+    });
+    take(&mut keeper, 4);
+    keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(20), &mut edge);
+    assert_eq!(edge.take_sent(), [3, 4]);
+}

@@ -19,6 +19,7 @@ use crate::sealed::KeyId;
 use crate::sealed::NONCE_BYTES;
 
 mod notice;
+mod replace;
 
 pub use notice::{AbilitiesNotice, LinkNotice};
 

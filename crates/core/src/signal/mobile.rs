@@ -208,6 +208,20 @@ impl MobileSession {
         }
     }
 
+    /// The key from now on. With another one the gateway challenges this session first.
+    pub fn set_key(&mut self, key: MobileKey, now: Instant) {
+        if key != self.key {
+            self.key = key;
+            self.challenge = NO_CHALLENGE;
+            self.register(now);
+        }
+    }
+
+    /// The time between two registrations from now on.
+    pub const fn set_keepalive(&mut self, keepalive: Duration) {
+        self.timers.keepalive = keepalive;
+    }
+
     /// Takes a gateway's datagram. A rejected one changes nothing.
     pub fn handle_datagram(
         &mut self,

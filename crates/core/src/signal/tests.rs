@@ -5,6 +5,7 @@
 mod bytes;
 mod handover;
 mod property;
+mod replace;
 
 use core::net::{IpAddr, SocketAddr};
 

@@ -53,15 +53,21 @@ pub(crate) struct StatusReply {
 }
 
 impl StatusReply {
-    /// Adds what another worker of the same gateway sees.
-    pub(crate) fn add(&mut self, other: Self) {
+    /// Adds what another worker of the same gateway sees. The workers of one interface see the same
+    /// mobiles, and share one limit of flows.
+    pub(crate) fn add(&mut self, other: Self, is_same_interface: bool) {
         self.attached &= other.attached;
         self.keeps_records &= other.keeps_records;
         self.flows.tracked += other.flows.tracked;
         self.flows.in_outage += other.flows.in_outage;
         self.cache.bytes += other.cache.bytes;
         self.cache.bytes_max += other.cache.bytes_max;
-        self.mobiles_total = self.mobiles_total.max(other.mobiles_total);
+        if is_same_interface {
+            self.mobiles_total = self.mobiles_total.max(other.mobiles_total);
+        } else {
+            self.mobiles_total += other.mobiles_total;
+            self.flows.flows_max += other.flows.flows_max;
+        }
         for mobile in other.mobiles {
             let is_same = |known: &&mut MobileStatus| {
                 let mut addresses = known.addresses.iter();
@@ -115,6 +121,9 @@ pub(crate) struct MobileStatus {
     pub(crate) name: Option<String>,
     /// Its addresses, as registered or as seen.
     pub(crate) addresses: Vec<IpAddr>,
+    /// The wireless interface, where the gateway has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) interface: Option<String>,
     /// What is believed of its link.
     pub(crate) link: LinkState,
     /// What reported it.

@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use anyhow::{Context as _, bail};
+use holdfast_core::LinkSource;
 use holdfast_core::signal::{DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, Outcome};
-use holdfast_core::{LinkEvent, LinkSource};
 use holdfast_net::datapath::{has_carrier, monotonic_ns};
-use holdfast_net::monitor::{InterfaceEvent, InterfaceState, LinkMonitor};
+use holdfast_net::monitor::{InterfaceEvent, LinkMonitor};
 use holdfast_wire::Instant;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UdpSocket;
@@ -23,9 +23,11 @@ use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 
+use super::SharedSettings;
+use super::links::WirelessLink;
 use super::station::HandoffReport;
 use super::took_over::TookOver;
-use super::workers::{WorkerEnd, Workers};
+use super::workers::{QueriedWorker, WorkerEnd};
 use crate::command::Command;
 use crate::control::{
     CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, UNKNOWN_STATE,
@@ -33,7 +35,8 @@ use crate::control::{
 };
 use crate::control::{MobileStatus, StatusReply};
 use crate::outages::{EndedOutage, OutageList};
-use crate::settings::{GatewaySettings, SchemeName};
+use crate::service;
+use crate::settings::{GatewayArgs, SchemeName};
 
 /// Callers of the control socket that the worker is asked for at the same time.
 const CALLERS_MAX: usize = 16;
@@ -52,25 +55,13 @@ pub(super) struct Channels {
     pub(super) outages: Receiver<EndedOutage>,
 }
 
-/// The interfaces whose state matters, by index.
-#[derive(Clone, Debug)]
-pub(super) struct Interfaces {
-    /// The wireless interface.
-    pub(super) wireless: u32,
-    /// The daemon's own devices.
-    pub(super) devices: Vec<u32>,
-}
-
 /// What the tasks of the control thread share.
 pub(super) struct Control {
-    settings: GatewaySettings,
-    workers: Workers,
-    peers: RefCell<GatewayPeers>,
-    interfaces: Interfaces,
-    data_path: &'static str,
+    pub(super) args: GatewayArgs,
+    pub(super) settings: SharedSettings,
+    pub(super) peers: RefCell<GatewayPeers>,
+    links: RefCell<Vec<WirelessLink>>,
     started: std::time::Instant,
-    /// Carrier and MTU as last reported to the worker.
-    interface: RefCell<Option<(bool, u32)>>,
     callers: Semaphore,
     slow_readers: Semaphore,
     /// The daemon stops: its devices will be removed.
@@ -83,26 +74,24 @@ pub(super) struct Control {
 impl Control {
     /// Errors: two mobiles have the same key.
     pub(super) fn new(
-        settings: GatewaySettings,
-        workers: Workers,
-        interfaces: Interfaces,
-        data_path: &'static str,
+        args: GatewayArgs,
+        settings: SharedSettings,
+        links: Vec<WirelessLink>,
     ) -> anyhow::Result<Self> {
-        let configs = settings.mobiles.iter().cloned();
-        let peers = GatewayPeers::new(configs, settings.signals.registration_lifetime)
-            .map_err(|error| anyhow::anyhow!("the mobiles' keys: {error:?}"))?;
+        let peers = {
+            let settings = settings.borrow();
+            let configs = settings.mobiles.iter().cloned();
+            GatewayPeers::new(configs, settings.signals.registration_lifetime)?
+        };
+        let only_observes = settings.borrow().daemon.scheme == SchemeName::Observe;
+        let now = Instant::from_nanos(monotonic_ns());
         Ok(Self {
-            outages: RefCell::new(OutageList::new(
-                settings.daemon.scheme == SchemeName::Observe,
-                Instant::from_nanos(monotonic_ns()),
-            )),
+            outages: RefCell::new(OutageList::new(only_observes, now)),
+            args,
             settings,
-            workers,
             peers: RefCell::new(peers),
-            interfaces,
-            data_path,
+            links: RefCell::new(links),
             started: std::time::Instant::now(),
-            interface: RefCell::new(None),
             callers: Semaphore::new(CALLERS_MAX),
             slow_readers: Semaphore::new(CALLERS_MAX),
             leaving: Cell::new(false),
@@ -110,32 +99,35 @@ impl Control {
         })
     }
 
-    /// Serves until the worker is done. The first SIGTERM, SIGINT or SIGQUIT requests it to
+    /// Serves until all workers are done. The first SIGTERM, SIGINT or SIGQUIT requests them to
     /// leave, the second ends the process at once.
     ///
-    /// Errors: the worker's, or a channel that broke.
-    pub(super) async fn run(
-        self,
-        channels: Channels,
-        mut ends: JoinSet<WorkerEnd>,
-    ) -> anyhow::Result<()> {
+    /// Errors: a worker's, or a channel that broke.
+    pub(super) async fn run(self, channels: Channels) -> anyhow::Result<()> {
         let mut callers = Callers::of(channels.listener)?;
-        let signals = channels.signals.map(UdpSocket::from_std).transpose()?;
+        let mut signals = channels.signals.map(UdpSocket::from_std).transpose()?;
         let mut monitor = register(channels.monitor)?;
         let (mut reports, mut outages) = (channels.reports, channels.outages);
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut quit = signal(SignalKind::quit())?;
         let mut hangup = signal(SignalKind::hangup())?;
+        let mut pulse = service::pulse();
+        let mut ends = JoinSet::new();
         let control = Rc::new(self);
         let mut datagram = vec![0; DATAGRAM_BYTES_MAX + 1];
+        service::ready(&control.service_status());
         loop {
+            control.collect_ends(&mut ends);
+            if control.leaving.get() && ends.is_empty() {
+                break;
+            }
             tokio::select! {
                 Some(end) = ends.join_next() => {
                     let end = end?.context("the packet worker ended without a word")?;
                     end.context("the packet worker")?;
-                    if ends.is_empty() {
-                        return Ok(());
+                    if !control.leaving.get() {
+                        bail!("the packet worker ended without a word");
                     }
                 }
                 call = callers.next() => {
@@ -161,78 +153,116 @@ impl Control {
                 Some(report) = reports.recv() => control.on_handoff(report),
                 Some(outage) = outages.recv() => control.on_outage(outage),
                 () = control.outages_are_due() => {}
+                _ = pulse.tick() => control.look()?,
                 _ = terminate.recv() => control.leave()?,
                 _ = interrupt.recv() => control.leave()?,
                 _ = quit.recv() => control.leave()?,
-                _ = hangup.recv() => crate::log::note_hangup(),
+                _ = hangup.recv() => control.reload(&mut signals),
             }
         }
+        // Each has reported its end.
+        for link in control.links.borrow_mut().iter_mut() {
+            link.workers.release();
+        }
+        tracing::info!("gateway left");
+        Ok(())
+    }
+
+    /// Waits for the ends of workers that were started of late.
+    fn collect_ends(&self, ends: &mut JoinSet<WorkerEnd>) {
+        let mut links = self.links.borrow_mut();
+        let workers = links.iter_mut().map(|link| link.workers.running_mut());
+        for worker in workers.flatten() {
+            if let Some(done) = worker.done.take() {
+                ends.spawn(done);
+            }
+        }
+    }
+
+    /// Hands a command to all workers; false if one hangs or has ended.
+    pub(super) fn send(&self, command: &Command) -> bool {
+        let mut all = true;
+        for link in self.links.borrow().iter() {
+            all &= link.workers.send(command);
+        }
+        all
+    }
+
+    /// What the service manager shows of this daemon.
+    pub(super) fn service_status(&self) -> String {
+        let links = self.links.borrow();
+        let (served, away): (Vec<_>, _) = links.iter().partition(|link| link.workers.is_attached());
+        let names = |links: &[&WirelessLink]| {
+            let names: Vec<_> = links.iter().map(|link| &*link.interface.name).collect();
+            names.join(", ")
+        };
+        let scheme = self.settings.borrow().daemon.scheme.name();
+        let mut parts = Vec::new();
+        if !served.is_empty() {
+            parts.push(format!("serves {}, scheme {scheme}", names(&served)));
+        }
+        if !away.is_empty() {
+            parts.push(format!("waits for the interface {}", names(&away)));
+        }
+        parts.join("; ")
+    }
+
+    /// Reports to the service manager that the daemon works, if it does.
+    fn look(&self) -> anyhow::Result<()> {
+        let mut are_alive = true;
+        for link in self.links.borrow_mut().iter_mut() {
+            link.look_again()?;
+            are_alive &= link.workers.are_alive();
+        }
+        if are_alive {
+            service::alive();
+        } else {
+            tracing::error!(
+                "the packet worker hangs, and packets pass by; unless systemd restarts the gateway, \
+                 restart it"
+            );
+        }
+        Ok(())
     }
 
     fn leave(&self) -> anyhow::Result<()> {
         if self.leaving.replace(true) {
             bail!("second signal: stopped without delivering the cached segments");
         }
+        service::stopping();
         tracing::info!(
-            drain_s = self.settings.daemon.drain.as_secs_f64(),
+            drain_s = self.settings.borrow().daemon.drain.as_secs_f64(),
             "leaving"
         );
-        if !self.workers.send(&Command::Leave) {
+        if !self.send(&Command::Leave) {
             bail!("the packet worker does not answer");
         }
         Ok(())
     }
 
-    /// Hands the worker what it must not miss.
-    fn order(&self, command: Command) -> anyhow::Result<()> {
-        if !self.workers.send(&command) {
-            bail!("the packet worker does not answer");
-        }
-        Ok(())
-    }
-
-    /// A report of the interface about the link.
+    /// A report of the kernel about an interface.
     fn handle_interface(&self, event: &InterfaceEvent) -> anyhow::Result<()> {
         let InterfaceEvent::State(state) = event else {
             return Ok(());
         };
-        let InterfaceState {
-            carrier: carrier_then,
-            removed,
-            mtu,
-            name,
-            ..
-        } = state;
-        let is_ours = self.interfaces.devices.contains(&state.ifindex);
-        if is_ours && !self.leaving.get() && (!state.up || *removed) {
+        let name = &state.name;
+        let mut links = self.links.borrow_mut();
+        let is_ours = links.iter().any(|link| link.owns_device(state.ifindex));
+        let is_gone = is_ours && (!state.up || state.removed);
+        // The report may be from before it came up.
+        if is_gone && !self.leaving.get() && !has_carrier(name).unwrap_or(false) {
             // What is redirected to it would be dropped; without us all is passed on.
             bail!("device {name} was taken down from outside; start the gateway again");
         }
-        if state.ifindex != self.interfaces.wireless {
-            return Ok(());
+        let mut has_changed = false;
+        for link in links.iter_mut() {
+            let was_attached = link.workers.is_attached();
+            link.handle_interface(state)?;
+            has_changed |= link.workers.is_attached() != was_attached;
         }
-        if *removed {
-            bail!("interface {name} was removed; start the gateway again when it exists");
-        }
-        // The kernel's word may be a second late: by now the carrier may be another.
-        let carrier = has_carrier(name).unwrap_or(*carrier_then);
-        let before = self.interface.replace(Some((carrier, *mtu)));
-        if before.map(|(carrier, _)| carrier) != Some(carrier) {
-            tracing::info!(interface = name, carrier, "wireless interface");
-            // At the start a carrier is nothing new.
-            if before.is_some() || !carrier {
-                let event = if carrier {
-                    LinkEvent::Up
-                } else {
-                    LinkEvent::Down
-                };
-                let source = LinkSource::Carrier;
-                self.order(Command::AllLinks { event, source })?;
-            }
-        }
-        if *mtu > 0 && before.map(|(_, mtu)| mtu) != Some(*mtu) {
-            tracing::debug!(interface = name, mtu, "wireless interface");
-            self.order(Command::Mtu(*mtu))?;
+        drop(links);
+        if has_changed {
+            service::status(&self.service_status());
         }
         Ok(())
     }
@@ -259,9 +289,9 @@ impl Control {
         }
         // Before the notice: a new run of the daemon has no dictionary, and what an outage has
         // lost is sent as soon as link up is reported.
-        let compresses = self.settings.core.compression.is_some();
+        let compresses = self.settings.borrow().core.compression.is_some();
         if let Some(abilities) = handled.abilities.filter(|_| compresses) {
-            self.workers.send(&Command::Abilities(abilities));
+            self.send(&Command::Abilities(abilities));
         }
         if let Some(notice) = handled.notice {
             self.notify(notice);
@@ -270,15 +300,15 @@ impl Control {
     }
 
     fn notify(&self, notice: LinkNotice) {
-        if self.settings.station.is_some() {
-            self.workers.send(&Command::Notice(notice.clone()));
+        if self.settings.borrow().station.is_some() {
+            self.send(&Command::Notice(notice.clone()));
         }
         let addresses = notice.addresses;
         tracing::info!(?addresses, epoch = notice.epoch, event = ?notice.event, "signal");
         if !notice.removed.is_empty() {
-            self.workers.send(&Command::Forget(notice.removed));
+            self.send(&Command::Forget(notice.removed));
         }
-        self.workers.send(&Command::Link {
+        self.send(&Command::Link {
             addresses,
             event: notice.event,
             source: LinkSource::Signal,
@@ -359,7 +389,7 @@ impl Control {
                 tracing::info!(%address, ?event, "command");
                 let addresses = self.all_addresses(address);
                 let source = LinkSource::Command;
-                if self.workers.send(&Command::Link {
+                if self.send(&Command::Link {
                     addresses,
                     event,
                     source,
@@ -385,21 +415,47 @@ impl Control {
     }
 
     async fn status(&self, flows_max: usize, outages_max: usize) -> Option<StatusReply> {
-        let seen = self
-            .workers
-            .status(flows_max, self.peer_addresses())
-            .await?;
+        let (workers, are_attached) = {
+            let links = self.links.borrow();
+            let workers = links.iter().flat_map(QueriedWorker::of_link);
+            let workers: Vec<_> = workers.collect::<io::Result<_>>().ok()?;
+            (workers, links.iter().all(|link| link.workers.is_attached()))
+        };
+        let names_interfaces = self.settings.borrow().wireless.len() > 1;
+        let data_path = workers.first().map_or("none", |worker| worker.data_path);
+        let mut seen: Option<StatusReply> = None;
+        let mut before = None;
+        for worker in &workers {
+            let mut status = worker.status(flows_max, self.peer_addresses()).await?;
+            if names_interfaces {
+                for mobile in &mut status.mobiles {
+                    mobile.interface = Some(worker.interface.clone());
+                }
+            }
+            match &mut seen {
+                None => seen = Some(status),
+                Some(seen) => seen.add(status, before == Some(&worker.interface)),
+            }
+            before = Some(&worker.interface);
+        }
+        let seen = seen.unwrap_or_else(|| StatusReply {
+            keeps_records: true,
+            ..StatusReply::default()
+        });
+        let settings = self.settings.borrow();
         let mut status = StatusReply {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
-            scheme: self.settings.daemon.scheme.name().into(),
-            wireless: self.settings.wireless.clone(),
-            wired: self.settings.daemon.wired.clone(),
-            data_path: self.data_path.into(),
+            scheme: settings.daemon.scheme.name().into(),
+            wireless: settings.wireless.join(", "),
+            wired: settings.daemon.wired.clone(),
+            data_path: data_path.into(),
+            attached: seen.attached && are_attached,
             outages: self.outages.borrow().status(outages_max),
             ..seen
         };
+        drop(settings);
         self.add_peers(&mut status);
         Some(status)
     }

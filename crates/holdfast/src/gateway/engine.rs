@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Starts the engine's packet worker: the gateway's, and the mobile's for what it sends.
 
-use std::sync::mpsc::sync_channel;
+use std::io;
 use std::time::Duration;
 
 use holdfast_core::{Direction, FlowRecord, Settings};
 use holdfast_net::datapath::DataPath;
-use holdfast_net::readiness::Waker;
 use holdfast_net::tun::LayerKind;
 use tokio::sync::oneshot;
 
 use super::records::Records;
 use super::station::Station;
 use super::worker::{Worker, WorkerSettings};
-use crate::command::{COMMANDS_MAX, RunningWorker, WorkerHandle};
+use crate::command::{Attachment, RunningWorker, WorkerHandle};
 use crate::outages::OutageSender;
 
 /// Starts the thread. `station` makes the part of a base station in it, where there are neighbours.
@@ -23,30 +22,33 @@ pub(super) fn start(
     (records, found): (Records, Vec<FlowRecord>),
     station: impl FnOnce() -> Option<Station> + Send + 'static,
 ) -> anyhow::Result<RunningWorker> {
-    let waker = Waker::new()?;
-    let (commands, queue) = sync_channel(COMMANDS_MAX);
-    let handle = WorkerHandle::new(commands, waker.clone());
-    let counters = path.counters()?;
-    let link_ifindex = path.interface().ifindex;
-    let devices = [Direction::Downlink, Direction::Uplink].map(|way| path.device_ifindex(way));
-    let data_path = path_name(&path);
+    let (handle, inbox) = WorkerHandle::new()?;
+    let attachment = attachment(&path)?;
     let (at_end, done) = oneshot::channel();
     let thread = std::thread::Builder::new()
         .name("packets".into())
         .spawn(move || {
-            let commands = (queue, waker);
-            let worker = Worker::new(path, settings, records, &found, commands, station());
+            let worker = Worker::new(path, settings, records, &found, inbox, station());
             // The control thread may have left already.
             let _ = at_end.send(worker.run());
         })?;
     Ok(RunningWorker {
         handle,
-        done,
+        done: Some(done),
         thread,
-        counters,
-        link_ifindex,
+        attachment,
+        injector: None,
+    })
+}
+
+/// The data path as others see it. Errors: no descriptor is free.
+pub(super) fn attachment(path: &DataPath) -> io::Result<Attachment> {
+    let devices = [Direction::Downlink, Direction::Uplink].map(|way| path.device_ifindex(way));
+    Ok(Attachment {
+        counters: path.counters()?,
+        link_ifindex: path.interface().ifindex,
         devices: devices.to_vec(),
-        data_path,
+        data_path: path_name(path),
     })
 }
 

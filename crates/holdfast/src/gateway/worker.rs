@@ -8,13 +8,11 @@
 //! nothing is allocated for it. There is no poll as long as there is more to read.
 
 use std::io;
-use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use holdfast_core::{Action, Actions, Direction, FlowKey, FlowRecord, Gateway, Settings, Verdict};
 use holdfast_net::datapath::{DataPath, monotonic_ns};
 use holdfast_net::frame::{BufferPool, Frame};
-use holdfast_net::readiness::Waker;
 use holdfast_net::tun::LayerKind;
 use holdfast_wire::{Instant, SackBlocks, SeqNum};
 
@@ -22,10 +20,11 @@ use super::emit::{self, Bounds};
 use super::packet::{Content, Packet, classify};
 use super::records::Records;
 use super::station::{Fate, Station};
-use crate::command::Command;
+use crate::command::Inbox;
 use crate::contain::contain;
 use crate::outages::OutageSender;
 
+mod attach;
 mod handoff;
 mod panics;
 mod quarantine;
@@ -121,8 +120,7 @@ pub(super) struct Worker {
     engine: Gateway<Packet>,
     actions: Actions<Packet>,
     records: Records,
-    commands: Receiver<Command>,
-    waker: Waker,
+    inbox: Inbox,
     counters: WorkerCounters,
     settings: Settings,
     outages: OutageSender,
@@ -160,6 +158,19 @@ fn clock() -> Instant {
     Instant::from_nanos(monotonic_ns())
 }
 
+/// Where the IP header starts in a frame, bytes.
+const fn ip_offset(kind: LayerKind) -> usize {
+    match kind {
+        LayerKind::Ethernet => 14,
+        LayerKind::RawIp => 0,
+    }
+}
+
+/// Slots are larger than what they hold.
+const fn pool_bytes_max(settings: &Settings) -> usize {
+    settings.cache_bytes_max * 2 + POOL_SPARE_BYTES
+}
+
 impl Worker {
     /// A worker for the data path; `found` is what a predecessor left.
     pub(super) fn new(
@@ -167,7 +178,7 @@ impl Worker {
         settings: WorkerSettings,
         records: Records,
         found: &[FlowRecord],
-        (commands, waker): (Receiver<Command>, Waker),
+        inbox: Inbox,
         station: Option<Station>,
     ) -> Self {
         let WorkerSettings {
@@ -180,22 +191,17 @@ impl Worker {
         let engine = new_engine(&settings, found);
         let interface = path.interface();
         let mut worker = Self {
-            ip: match interface.kind {
-                LayerKind::Ethernet => 14,
-                LayerKind::RawIp => 0,
-            },
+            ip: ip_offset(interface.kind),
             bounds: Bounds {
                 wireless_mtu: interface.mtu,
                 wired_mtu,
                 resend_dscp,
             },
-            // Slots are larger than what they hold.
-            pool: BufferPool::new(settings.cache_bytes_max * 2 + POOL_SPARE_BYTES),
+            pool: BufferPool::new(pool_bytes_max(&settings)),
             engine,
             actions: Actions::with_capacity(ACTIONS_ROOM),
             records,
-            commands,
-            waker,
+            inbox,
             counters: WorkerCounters::default(),
             settings,
             outages,
@@ -224,12 +230,13 @@ impl Worker {
     /// Errors: the devices or the wait for them broke.
     pub(super) fn run(mut self) -> io::Result<()> {
         loop {
+            self.inbox.note_turn();
             // Without a beat the kernel passes everything on by itself.
             if !self.starved && self.rests_until.is_none() {
                 self.path.beat(monotonic_ns());
             }
             let more = self.read_batches()?;
-            while let Ok(command) = self.commands.try_recv() {
+            while let Ok(command) = self.inbox.commands.try_recv() {
                 self.obey(command);
             }
             self.run_deadlines();

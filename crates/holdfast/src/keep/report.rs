@@ -50,6 +50,11 @@ impl KeepWorker {
                     }
                 }
             }
+            Command::Attach(reply) => {
+                // The control thread may have lost its patience.
+                let _ = reply.try_send(self.attach_again());
+            }
+            Command::Limits(limits) => self.set_limits(limits.keep),
             // Frames go out as they came; and none of this is about packets that are kept.
             Command::Mtu(_) | Command::Notice(_) | Command::Abilities(_) => {}
         }

@@ -25,12 +25,15 @@ use super::host::Host;
 use super::sources::Sources;
 use super::uplink::Uplink;
 use crate::control::{CONTROL_SOCKET_FLAG, Callers, ControlListener};
+use crate::interface::NamedInterface;
 use crate::outages::{EndedOutage, OutageList, QUEUED_MAX};
 use crate::runtime::{DaemonKind, InterfaceLock, random_bytes};
-use crate::settings::{MobileSettings, resolve};
+use crate::service;
+use crate::settings::{MobileDaemonArgs, MobileSettings, resolve};
 
 mod link;
 mod outages;
+mod reload;
 mod requests;
 
 use link::Link;
@@ -40,20 +43,23 @@ pub(super) use requests::DaemonCounters;
 const RESOLVE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Runs the daemon until SIGTERM, SIGINT or SIGQUIT.
-pub(super) fn run(settings: MobileSettings) -> anyhow::Result<()> {
+pub(super) fn run(args: MobileDaemonArgs) -> anyhow::Result<()> {
+    let settings = args.settings()?;
+    crate::log::set_filter(settings.log_filter.as_deref());
     let _lock = InterfaceLock::take(DaemonKind::Mobile, &settings.interface)?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
-        .block_on(Daemon::open(settings)?.run())
+        .block_on(Daemon::open(args, settings)?.run())
 }
 
 struct Daemon {
+    args: MobileDaemonArgs,
     settings: MobileSettings,
     started: WallInstant,
     session: MobileSession,
-    /// The interface whose addresses are registered, while there is one.
-    ifindex: Option<u32>,
+    /// The interface whose addresses are registered.
+    interface: NamedInterface,
     cells: Cells,
     /// The reports of the link sources.
     link: Link,
@@ -71,7 +77,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn open(settings: MobileSettings) -> anyhow::Result<Self> {
+    fn open(args: MobileDaemonArgs, settings: MobileSettings) -> anyhow::Result<Self> {
         let incarnation = random_bytes()?;
         let timers = MobileTimers {
             keepalive: settings.keepalive,
@@ -99,7 +105,7 @@ impl Daemon {
         Ok(Self {
             started: WallInstant::now(),
             session,
-            ifindex: None,
+            interface: NamedInterface::new(&settings.interface),
             cells: Cells::new(&settings.cells),
             link: Link::default(),
             host: host.transpose()?,
@@ -109,6 +115,7 @@ impl Daemon {
             send_errors: 0,
             outages: OutageList::new(false, outages::now()),
             ended_outages,
+            args,
             settings,
         })
     }
@@ -139,6 +146,8 @@ impl Daemon {
             );
         }
         drop(found);
+        let mut pulse = service::pulse();
+        service::ready(&self.service_status());
         loop {
             if let Some(host) = &mut self.host {
                 host.handle_timeout();
@@ -170,9 +179,11 @@ impl Daemon {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 _ = quit.recv() => break,
-                _ = hangup.recv() => crate::log::note_hangup(),
+                _ = pulse.tick() => self.look(),
+                _ = hangup.recv() => self.reload(),
             }
         }
+        service::stopping();
         tracing::info!("leaving");
         if let Some(host) = &mut self.host {
             host.release();
@@ -269,25 +280,25 @@ impl Daemon {
         if let Some(congestion) = &mut self.congestion {
             congestion.note_interface(state);
         }
-        let before = self.ifindex;
         let is_ours = state.name == self.settings.interface;
-        if is_ours && state.removed && before.is_some_and(|before| before != state.ifindex) {
+        let is_about = self.interface.is_about(state);
+        if is_ours && !is_about {
             // One that had the name before.
             return;
         }
-        if is_ours {
-            self.ifindex = (!state.removed).then_some(state.ifindex);
-        } else if Some(state.ifindex) == self.ifindex {
+        let before = self.interface.ifindex;
+        if is_about {
+            self.interface.follow(state);
+        }
+        if is_about && !is_ours {
             // It has another name now.
-            self.ifindex = None;
             let interface = self.settings.interface.clone();
             self.note_carrier(&interface, false);
         }
-        if let Some(uplink) = &mut self.uplink
-            && self.ifindex != before
-            && let Err(error) = uplink.note_interface(self.ifindex)
-        {
-            tracing::warn!(%error, "what is sent through the interface is not kept");
+        let ifindex = self.interface.ifindex;
+        if ifindex != before {
+            self.note_uplink();
+            service::status(&self.service_status());
         }
         if let Some(uplink) = &self.uplink
             && is_ours
@@ -296,12 +307,22 @@ impl Daemon {
             uplink.note_mtu(state.mtu);
         }
         if let Some(host) = &mut self.host
-            && self.ifindex != before
+            && ifindex != before
         {
-            host.note_interface(self.ifindex);
+            host.note_interface(ifindex);
         }
         let name = state.name.clone();
         self.note_carrier(&name, carrier);
+    }
+
+    /// Has the uplink attach to the interface, if it is there and not attached to yet.
+    fn note_uplink(&mut self) {
+        let ifindex = self.interface.ifindex;
+        if let Some(uplink) = &mut self.uplink
+            && let Err(error) = uplink.note_interface(ifindex)
+        {
+            tracing::warn!("{error:#}; what is sent through it passes by, and is tried again");
+        }
     }
 
     /// The carrier of an interface is this; if it is the link's, the gateway receives it.
@@ -353,7 +374,9 @@ impl Daemon {
     }
 
     fn read_addresses(&mut self) {
-        let Some(ifindex) = self.ifindex else { return };
+        let Some(ifindex) = self.interface.ifindex else {
+            return;
+        };
         match addresses::of_interface(ifindex) {
             // At link down the kernel removes IPv6 addresses, which are valid again at link
             // up: they stay registered.

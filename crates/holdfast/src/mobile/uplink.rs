@@ -12,11 +12,12 @@ use holdfast_net::datapath::{DataPath, Interface, PathOptions, Taking, has_carri
 use holdfast_net::keep_path::{Peers, Protocols};
 use tokio::sync::mpsc;
 
-use crate::command::{Command, RunningWorker};
+use crate::command::{Command, Limits, RunningWorker};
 use crate::gateway::engine;
 use crate::outages::OutageSender;
 use crate::runtime::random_bytes;
 use crate::settings::UplinkSettings;
+use crate::workers::Workers;
 
 /// How long a worker may take for a status.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -28,11 +29,15 @@ pub(super) const KEEP: &str = "keep-path.";
 /// The uplink of one interface.
 pub(super) struct Uplink {
     interface: String,
+    starter: Starter,
+    workers: Workers,
+}
+
+/// Starts the packet workers of the uplink.
+struct Starter {
     settings: UplinkSettings,
     flows_max: u32,
     outages: OutageSender,
-    /// With the names of their counters; none while there is no interface.
-    running: Vec<(&'static str, RunningWorker)>,
 }
 
 impl Uplink {
@@ -47,81 +52,52 @@ impl Uplink {
     ) -> anyhow::Result<Self> {
         let mut uplink = Self {
             interface: interface.to_owned(),
-            settings,
-            flows_max,
-            outages,
-            running: Vec::new(),
+            starter: Starter {
+                settings,
+                flows_max,
+                outages,
+            },
+            workers: Workers::default(),
         };
         match Interface::query(interface) {
-            Err(error) if error.kind() != std::io::ErrorKind::Unsupported => {
-                tracing::warn!(interface, "no such interface yet");
+            Ok(found) => uplink.note_interface(Some(found.ifindex))?,
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                return Err(error.into());
             }
-            _ => uplink.attach()?,
+            Err(_) => tracing::warn!(interface, "no such interface yet; see: ip link"),
         }
         Ok(uplink)
-    }
-
-    /// All workers, or none.
-    fn attach(&mut self) -> anyhow::Result<()> {
-        let attached = self.start_workers();
-        if attached.is_err() {
-            self.release();
-        }
-        attached.with_context(|| format!("interface {}", self.interface))
-    }
-
-    fn start_workers(&mut self) -> anyhow::Result<()> {
-        let protocols = if self.settings.engine {
-            let engine = self.start_engine()?;
-            self.running.push((TCP, engine));
-            Protocols::AllButTcp
-        } else {
-            Protocols::All
-        };
-        let taken = (Peers::WholeLink, protocols);
-        let keep = crate::keep::start(
-            &self.interface,
-            taken,
-            self.settings.keep,
-            self.outages.clone(),
-        )?;
-        self.running.push((KEEP, keep));
-        Ok(())
-    }
-
-    /// While the link is up, segments stay in the kernel: back-pressure and pacing of the sockets
-    /// reach the device.
-    fn start_engine(&self) -> anyhow::Result<RunningWorker> {
-        let options = PathOptions {
-            taking: Taking::InOutages,
-            ..PathOptions::default()
-        };
-        let path = DataPath::attach_with(&self.interface, options)?;
-        let core = Settings {
-            scheme: Scheme::Auto,
-            flows_max: self.flows_max as usize,
-            takes_in_outages: true,
-            hash_seed: u64::from_ne_bytes(random_bytes()?),
-            ..Settings::default()
-        };
-        engine::start_at_mobile(path, core, self.outages.clone())
     }
 
     /// The interface is there, under this index, or none of that name is.
     ///
     /// Errors: as [`Uplink::open`].
     pub(super) fn note_interface(&mut self, ifindex: Option<u32>) -> anyhow::Result<()> {
-        let attached = self.running.first().map(|(_, worker)| worker.link_ifindex);
-        if attached.is_some() && attached != ifindex {
-            self.release();
-        }
-        if ifindex.is_some() && self.running.is_empty() {
-            self.attach()?;
-            if has_carrier(&self.interface).is_ok_and(|carrier| !carrier) {
-                self.handle_link(LinkEvent::Down);
-            }
+        let (starter, interface) = (&self.starter, &self.interface);
+        let was_attached = self.workers.is_attached();
+        let start = |running: &mut _| starter.start(interface, running);
+        let noted = self.workers.note_interface(ifindex, start);
+        noted.with_context(|| format!("interface {interface}"))?;
+        let is_new = self.workers.is_attached() && !was_attached;
+        if is_new && has_carrier(&self.interface).is_ok_and(|carrier| !carrier) {
+            self.handle_link(LinkEvent::Down);
         }
         Ok(())
+    }
+
+    /// The workers, to see whether they work.
+    pub(super) const fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    /// Other limits of the queues, from now on.
+    pub(super) fn set_limits(&mut self, settings: UplinkSettings) {
+        self.starter.settings = settings;
+        self.workers.send(&Command::Limits(Box::new(Limits {
+            core: self.starter.core(),
+            drain: Duration::ZERO,
+            keep: settings.keep,
+        })));
     }
 
     /// A report about the link. The daemon has combined its sources already.
@@ -130,26 +106,21 @@ impl Uplink {
             return;
         }
         let source = LinkSource::Signal;
-        self.send(&Command::AllLinks { event, source });
+        self.workers.send(&Command::AllLinks { event, source });
     }
 
     /// The largest IP packet that the interface takes, bytes.
     pub(super) fn note_mtu(&self, mtu: u32) {
-        self.send(&Command::Mtu(mtu));
-    }
-
-    fn send(&self, command: &Command) {
-        for (_, worker) in &self.running {
-            worker.handle.send(command.clone());
-        }
+        self.workers.send(&Command::Mtu(mtu));
     }
 
     /// The end of a worker, which never ends by itself, and why.
     pub(super) async fn ended(&mut self) -> anyhow::Error {
-        if self.running.is_empty() {
+        let running = self.workers.running_mut().iter_mut();
+        let ends: Vec<_> = running.filter_map(|worker| worker.done.as_mut()).collect();
+        if ends.is_empty() {
             return pending().await;
         }
-        let ends = self.running.iter_mut().map(|(_, worker)| &mut worker.done);
         match futures_util::future::select_all(ends).await.0 {
             Ok(Err(error)) => anyhow::Error::new(error).context("the packet worker"),
             Ok(Ok(())) | Err(_) => anyhow::anyhow!("the packet worker ended without a word"),
@@ -159,7 +130,12 @@ impl Uplink {
     /// What was counted, by name.
     pub(super) async fn counters(&self) -> BTreeMap<String, u64> {
         let mut counters = BTreeMap::new();
-        for (name, worker) in &self.running {
+        let names: &[&str] = if self.starter.settings.engine {
+            &[TCP, KEEP]
+        } else {
+            &[KEEP]
+        };
+        for (name, worker) in names.iter().zip(self.workers.running()) {
             let (reply, mut answer) = mpsc::channel(1);
             worker.handle.send(Command::Status {
                 flows_max: 0,
@@ -168,7 +144,7 @@ impl Uplink {
             });
             let status = tokio::time::timeout(ANSWER_MAX, answer.recv()).await;
             counters.extend(status.ok().flatten().unwrap_or_default().counters);
-            for (counted, value) in worker.counters.read().unwrap_or_default() {
+            for (counted, value) in worker.attachment.counters.read().unwrap_or_default() {
                 counters.insert(format!("{name}{counted}"), value);
             }
         }
@@ -177,11 +153,45 @@ impl Uplink {
 
     /// Has all packets pass, and leaves.
     pub(super) fn release(&mut self) {
-        for (_, worker) in self.running.drain(..) {
-            if worker.handle.send(Command::Leave) {
-                // A worker that has died has left already.
-                let _ = worker.thread.join();
-            }
+        self.workers.release();
+    }
+}
+
+impl Starter {
+    fn start(&self, interface: &str, running: &mut Vec<RunningWorker>) -> anyhow::Result<()> {
+        let protocols = if self.settings.engine {
+            running.push(self.start_engine(interface)?);
+            Protocols::AllButTcp
+        } else {
+            Protocols::All
+        };
+        let taken = (Peers::WholeLink, protocols);
+        let (keep, outages) = (self.settings.keep, self.outages.clone());
+        running.push(crate::keep::start(interface, taken, keep, outages)?);
+        Ok(())
+    }
+
+    /// While the link is up, segments stay in the kernel: back-pressure and pacing of the sockets
+    /// reach the device.
+    fn start_engine(&self, interface: &str) -> anyhow::Result<RunningWorker> {
+        let options = PathOptions {
+            taking: Taking::InOutages,
+            ..PathOptions::default()
+        };
+        let path = DataPath::attach_with(interface, options)?;
+        let core = Settings {
+            hash_seed: u64::from_ne_bytes(random_bytes()?),
+            ..self.core()
+        };
+        engine::start_at_mobile(path, core, self.outages.clone())
+    }
+
+    fn core(&self) -> Settings {
+        Settings {
+            scheme: Scheme::Auto,
+            flows_max: self.flows_max as usize,
+            takes_in_outages: true,
+            ..Settings::default()
         }
     }
 }

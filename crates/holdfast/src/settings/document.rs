@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use super::keys::{GATEWAY_FILE, MOBILE_FILE, Section, all_sections};
+use super::reload::is_live;
 
 /// Most characters of a line of the page.
 const PAGE_COLUMNS: usize = 116;
@@ -20,6 +21,9 @@ A value that a key does not take is refused by name, with what it takes. The exi
 
 Sizes are numbers of bytes or texts such as `\"256 MiB\"` (KiB, MiB, GiB; kB, MB, GB). Times have their
 unit in the key's name.
+
+On SIGHUP or `systemctl reload` a daemon reads its file again ([operating.md](operating.md#reload)). It applies the
+keys that a reload applies, and names all others that have changed. A wrong file changes nothing.
 ";
 
 const DERIVED: &str = "
@@ -56,7 +60,12 @@ fn write_section(page: &mut String, section: &Section) {
             format!("Default `{value}`")
         });
         let _ = writeln!(page, "\n### `{}`", key.name);
-        write_wrapped(page, &format!("Takes {}. {default}.", key.takes));
+        let reload = if is_live(section, key) {
+            " A reload applies it."
+        } else {
+            ""
+        };
+        write_wrapped(page, &format!("Takes {}. {default}.{reload}", key.takes));
         write_wrapped(page, &key.meaning);
         write_wrapped(page, &format!("*Cost:* {}", key.cost));
     }

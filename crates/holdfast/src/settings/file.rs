@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A settings file whose every key is known, and the structs of its sections.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use holdfast_files::document::{self, DocumentError, TableReader, nearest, shown};
@@ -9,15 +10,18 @@ use holdfast_settings::Contradiction;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use super::SettingsError;
+use super::key_file::readable_by_daemons;
 use super::keys::{Key, Section};
 
 /// Longest settings file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A settings file, or the absence of one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SettingsFile {
     path: Option<PathBuf>,
     table: Table,
@@ -48,7 +52,11 @@ impl SettingsFile {
             });
         };
         let unreadable = |error: std::io::Error| {
-            let problem = format!("cannot be read: {error}; name another with --config");
+            let remedy = match error.kind() {
+                ErrorKind::PermissionDenied => readable_by_daemons(path),
+                _ => "name another with --config".into(),
+            };
+            let problem = format!("cannot be read: {error}; {remedy}");
             SettingsError::in_file(path, problem)
         };
         let text = read_up_to(path, FILE_BYTES_MAX).map_err(unreadable)?;
@@ -68,6 +76,52 @@ impl SettingsFile {
             table,
             sections,
         })
+    }
+
+    /// The same file as it is now.
+    pub(super) fn read_again(&self, path: Option<&Path>) -> Result<Self, SettingsError> {
+        Self::of(path, self.sections)
+    }
+
+    /// The keys with other values than in `other`, in the order of the sections. A repeated section
+    /// is one key.
+    pub(super) fn differences(&self, other: &Self) -> Vec<String> {
+        let mut keys = Vec::new();
+        for section in self.sections {
+            if section.is_repeated {
+                keys.push(section.name.to_owned());
+            } else {
+                let names = section.keys.iter();
+                keys.extend(names.map(|key| format!("{}.{}", section.name, key.name)));
+            }
+        }
+        keys.retain(|key| self.value(key) != other.value(key));
+        keys
+    }
+
+    /// The value of `section.key`, or of a repeated section.
+    fn value(&self, key: &str) -> Option<&Value> {
+        match key.split_once('.') {
+            Some((section, key)) => self.table.get(section)?.get(key),
+            None => self.table.get(key),
+        }
+    }
+
+    /// Takes over a key of [`SettingsFile::differences`], or that it is not given.
+    pub(super) fn take_over(&mut self, key: &str, other: &Self) {
+        let (table, name) = match key.split_once('.') {
+            Some((section, name)) => {
+                let section = self.table.entry(section);
+                let section = section.or_insert_with(|| Value::Table(Table::new()));
+                (section.as_table_mut(), name)
+            }
+            None => (Some(&mut self.table), key),
+        };
+        let table = table.expect("the reader has refused all but sections");
+        match other.value(key) {
+            Some(value) => table.insert(name.to_owned(), value.clone()),
+            None => table.remove(name),
+        };
     }
 
     fn of_name(&self, name: &str) -> &'static Section {
@@ -218,6 +272,18 @@ impl SectionValues<'_> {
     pub(crate) fn contradiction(&self, contradiction: Contradiction) -> SettingsError {
         let (key, problem) = contradiction.of_given(|key| self.has(key));
         self.error(key, problem)
+    }
+
+    /// Refuses a filter of the log that is none.
+    pub(crate) fn check_log_filter(&self, filter: Option<&str>) -> Result<(), SettingsError> {
+        // A word alone that is no level would be the name of a part that does not exist.
+        let is_one = |part: &str| part.contains('=') || part.parse::<LevelFilter>().is_ok();
+        let is_filter =
+            |text: &str| text.split(',').all(is_one) && EnvFilter::try_new(text).is_ok();
+        if filter.is_none_or(is_filter) {
+            return Ok(());
+        }
+        Err(self.refused("log_filter"))
     }
 
     /// Any other error about a key.

@@ -8,16 +8,17 @@ use holdfast_core::signal::{MobileKey, PeerConfig};
 use holdfast_core::{LinkState, Settings};
 use holdfast_settings::gateway::{GATEWAY_SOCKET, GatewayDaemon};
 use holdfast_settings::keep::KeepSettings;
-use holdfast_settings::kind::takes;
+use holdfast_settings::kind::{Kind as _, takes};
 use holdfast_settings::metrics::MetricsSettings;
 use holdfast_settings::mtcp::{MtcpChoice, MtcpCompression, MtcpSettings};
 use holdfast_settings::signals::{MobileEntry, SignalSettings};
 use holdfast_settings::snoop::{SnoopSet, SnoopSettings};
-use holdfast_settings::text::InterfaceName;
+use holdfast_settings::text::{InterfaceName, Interfaces};
 
 use super::SettingsError;
 use super::file::{SectionValues, SettingsFile};
 use super::keys::GATEWAY_FILE;
+use super::reload::{GATEWAY_LIVE, Reloaded};
 use crate::control::link_state;
 
 mod handoff;
@@ -40,7 +41,7 @@ pub(crate) enum LogFormat {
 
 /// Carry the TCP of mobiles through the outages of their links: the daemon for a router
 /// between the wired and the wireless part of a network.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Flags override the file. Every key of the file: docs/settings.md, holdfast.toml(5).
@@ -56,9 +57,9 @@ pub(crate) struct GatewayArgs {
     /// Something else than to run the daemon
     #[command(subcommand)]
     pub(crate) command: Option<GatewayCommand>,
-    /// The interface toward the mobiles
+    /// The interface toward the mobiles; again for each further one
     #[arg(long, value_name = "IF", value_parser = interface)]
-    wireless: Option<String>,
+    wireless: Vec<String>,
     /// The interface toward the fixed hosts, for --check
     #[arg(long, value_name = "IF", value_parser = interface)]
     wired: Option<String>,
@@ -89,7 +90,7 @@ pub(crate) struct GatewayArgs {
 }
 
 /// Other things than to run the daemon.
-#[derive(Debug, clap::Subcommand)]
+#[derive(Clone, Debug, clap::Subcommand)]
 pub(crate) enum GatewayCommand {
     /// Report a mobile's link to the running daemon, as a script that watches a modem would
     #[command(after_help = "Example:\n  holdfast gateway signal 10.9.0.2 going-down-soon")]
@@ -108,8 +109,8 @@ pub(crate) enum GatewayCommand {
 /// What a gateway runs with: flags over file over defaults.
 #[derive(Debug)]
 pub(crate) struct GatewaySettings {
-    /// The interface toward the mobiles.
-    pub(crate) wireless: String,
+    /// The interfaces toward the mobiles, one at least.
+    pub(crate) wireless: Vec<String>,
     /// The other keys of `[gateway]` that the engine does not need.
     pub(crate) daemon: GatewayDaemon,
     /// The queues of `keep`.
@@ -124,12 +125,24 @@ pub(crate) struct GatewaySettings {
     pub(crate) metrics: MetricsSettings,
     /// The neighbours, where there are some.
     pub(crate) station: Option<StationSettings>,
+    /// The file that these settings are of.
+    file: SettingsFile,
 }
 
 /// For clap: a name that an interface can have.
 pub(super) fn interface(text: &str) -> Result<String, String> {
-    use holdfast_settings::kind::Kind;
     InterfaceName::of_text(text).ok_or_else(takes::<InterfaceName, String>)
+}
+
+impl GatewaySettings {
+    /// The state file for an interface: of several each has its own.
+    pub(crate) fn state_file(&self, wireless: &str) -> PathBuf {
+        let path = &self.daemon.state_file;
+        match self.wireless.as_slice() {
+            [_] => path.into(),
+            _ => format!("{path}.{wireless}").into(),
+        }
+    }
 }
 
 impl GatewayArgs {
@@ -144,22 +157,42 @@ impl GatewayArgs {
         self.over(&file)
     }
 
+    /// Reads the file of the settings that are in force again.
+    pub(crate) fn reload(
+        &self,
+        running: &GatewaySettings,
+    ) -> Result<Reloaded<GatewaySettings>, SettingsError> {
+        let over = |file: &SettingsFile| self.over(file);
+        Reloaded::read(self.config.as_deref(), &running.file, GATEWAY_LIVE, over)
+    }
+
     /// The same, of a file that is read already.
     pub(super) fn over(&self, file: &SettingsFile) -> Result<GatewaySettings, SettingsError> {
         let section = file.section("gateway");
         let daemon = self.daemon(&section)?;
         let wireless = daemon.wireless.clone();
-        let wireless = wireless.ok_or_else(|| section.missing_or_flag("wireless", "--wireless"))?;
-        if daemon.wired.as_ref() == Some(&wireless) {
+        if wireless.is_empty() {
+            return Err(section.missing_or_flag("wireless", "--wireless"));
+        }
+        if let Some(wired) = daemon
+            .wired
+            .as_ref()
+            .filter(|wired| wireless.contains(wired))
+        {
             let problem = format!(
-                "got {wireless:?}, which is the wireless interface; takes the one toward the fixed hosts"
+                "got {wired:?}, which is the wireless interface; takes the one toward the fixed hosts"
             );
             return Err(section.error("wired", problem));
         }
+        section.check_log_filter(daemon.log_filter.as_deref())?;
         let core = self.core(file, daemon.scheme)?;
         core.check().map_err(|error| section.contradiction(error))?;
         let wired = daemon.wired.as_deref();
         let station = handoff::settings(&file.section("handoff"), daemon.scheme, wired)?;
+        if station.is_some() && wireless.len() > 1 {
+            let problem = "there is a [handoff] too, which takes one wireless interface";
+            return Err(section.error("wireless", problem));
+        }
         let mut signals: SignalSettings = file.section("signals").read()?;
         signals.listen = self.signal_listen.unwrap_or(signals.listen);
         Ok(GatewaySettings {
@@ -174,6 +207,7 @@ impl GatewayArgs {
             mobiles: mobiles(file)?,
             metrics: file.section("metrics").read()?,
             station,
+            file: file.clone(),
         })
     }
 
@@ -189,7 +223,7 @@ impl GatewayArgs {
         };
         Ok(GatewayDaemon {
             scheme: self.scheme.unwrap_or(daemon.scheme),
-            wireless: self.wireless.clone().or(daemon.wireless),
+            wireless: self.wireless(daemon.wireless)?,
             wired: self.wired.clone().or(daemon.wired),
             control_socket: path(
                 "--control-socket",
@@ -198,6 +232,20 @@ impl GatewayArgs {
             )?,
             state_file: path("--state-file", &self.state_file, daemon.state_file)?,
             ..daemon
+        })
+    }
+
+    /// The wireless interfaces of the flags, or those of the file.
+    fn wireless(&self, own: Vec<String>) -> Result<Vec<String>, SettingsError> {
+        if self.wireless.is_empty() {
+            return Ok(own);
+        }
+        Interfaces::of_list(&self.wireless).ok_or_else(|| {
+            let problem = format!(
+                "got {}, takes up to 16 interfaces, each once",
+                self.wireless.join(" ")
+            );
+            SettingsError::at_key(None, "--wireless", problem)
         })
     }
 

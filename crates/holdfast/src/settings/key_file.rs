@@ -16,7 +16,7 @@ pub(super) fn read_key(path: &Path) -> Result<MobileKey, String> {
     let shown = path.display();
     let unreadable = |error: std::io::Error| {
         let remedy = match error.kind() {
-            ErrorKind::PermissionDenied => "run as root, or as the owner of the file".into(),
+            ErrorKind::PermissionDenied => readable_by_daemons(path),
             _ => format!("make it with `holdfast mobile keygen {shown}`"),
         };
         format!("{shown} cannot be read: {error}; {remedy}")
@@ -27,6 +27,14 @@ pub(super) fn read_key(path: &Path) -> Result<MobileKey, String> {
     })?;
     warn_of_readers(path);
     Ok(key)
+}
+
+/// The remedy for a file that this user may not read.
+pub(super) fn readable_by_daemons(path: &Path) -> String {
+    let shown = path.display();
+    format!(
+        "run as root, or for the user of the units: chgrp holdfast {shown} && chmod 640 {shown}"
+    )
 }
 
 /// A user who can read a key can send signals for its owner. A warning and no error: an upgrade must

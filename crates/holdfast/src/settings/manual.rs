@@ -4,6 +4,7 @@
 use roff::{Inline, Roff, bold, roman};
 
 use super::keys::{Section, all_sections};
+use super::reload::is_live;
 
 /// Name of the page's file.
 pub(crate) const MANUAL_FILE: &str = "holdfast.toml.5";
@@ -13,7 +14,8 @@ const DESCRIPTION: &str = "\
 `--config` names, and from the defaults below, in this order. A key that does not exist is refused, \
 with the nearest one that does. A value that a key does not take is refused by name, with what it \
 takes. The exit status is then 64. Sizes are numbers of bytes or texts such as \"256 MiB\" (KiB, \
-MiB, GiB; kB, MB, GB). Times have their unit in the key's name.";
+MiB, GiB; kB, MB, GB). Times have their unit in the key's name. On SIGHUP a daemon reads its file \
+again, applies the keys that a reload applies, and names all others that have changed.";
 
 const EXAMPLE: &str = "\
 [gateway]
@@ -70,8 +72,14 @@ fn write_section(page: &mut Roff, section: &Section) {
         let default = default.map_or("no default".to_owned(), |value| format!("default {value}"));
         page.control("TP", []);
         page.text(inlines(&format!(
-            "`{}`: {}; {default}",
-            key.name, key.takes
+            "`{}`: {}; {default}{}",
+            key.name,
+            key.takes,
+            if is_live(section, key) {
+                "; a reload applies it"
+            } else {
+                ""
+            }
         )));
         page.text(inlines(&format!("{} Cost: {}", key.meaning, key.cost)));
     }

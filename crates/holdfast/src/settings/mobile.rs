@@ -18,6 +18,7 @@ use super::file::{SectionValues, SettingsFile};
 use super::gateway::{LogFormat, interface};
 use super::key_file::read_key;
 use super::keys::MOBILE_FILE;
+use super::reload::{MOBILE_LIVE, Reloaded};
 
 mod sources;
 
@@ -25,7 +26,7 @@ pub(crate) use holdfast_settings::mobile::Cell;
 pub(crate) use sources::{ModemChoice, SourceSettings};
 
 /// The flags of the daemon.
-#[derive(Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub(crate) struct MobileDaemonArgs {
     /// The interface of the link
     #[arg(long, visible_alias = "iface", value_name = "IF", value_parser = interface)]
@@ -83,6 +84,10 @@ pub(crate) struct MobileSettings {
     pub(crate) sources: SourceSettings,
     /// Where metrics are served.
     pub(crate) metrics: MetricsSettings,
+    /// Which lines of the log are written.
+    pub(crate) log_filter: Option<String>,
+    /// The file that these settings are of.
+    file: SettingsFile,
 }
 
 /// What is done for what the mobile sends.
@@ -103,13 +108,27 @@ fn keepalive(text: &str) -> Result<Duration, String> {
 impl MobileDaemonArgs {
     /// The settings of the flags, the file that they name, and the defaults.
     pub(crate) fn settings(&self) -> Result<MobileSettings, SettingsError> {
-        let file = SettingsFile::of(self.config.as_deref(), &MOBILE_FILE)?;
+        self.over(&SettingsFile::of(self.config.as_deref(), &MOBILE_FILE)?)
+    }
+
+    /// Reads the file of the settings that are in force again.
+    pub(crate) fn reload(
+        &self,
+        running: &MobileSettings,
+    ) -> Result<Reloaded<MobileSettings>, SettingsError> {
+        let over = |file: &SettingsFile| self.over(file);
+        Reloaded::read(self.config.as_deref(), &running.file, MOBILE_LIVE, over)
+    }
+
+    /// The settings of the flags and of a file that is read already.
+    fn over(&self, file: &SettingsFile) -> Result<MobileSettings, SettingsError> {
         let section = file.section("mobile");
         let keys: MobileDaemon = section.read()?;
         let host: MobileHostSettings = section.read()?;
         let interface = self.interface.as_ref().or(keys.interface.as_ref());
         let interface =
             interface.ok_or_else(|| section.missing_or_flag("interface", "--interface"))?;
+        section.check_log_filter(keys.log_filter.as_deref())?;
         let choice = self.scheme.or(keys.scheme);
         // LC and CWE are another answer to the same outages.
         let own = if keys.congestion_control.is_some() {
@@ -156,6 +175,8 @@ impl MobileDaemonArgs {
             congestion_control: keys.congestion_control,
             sources: file.section("sources").read::<Sources>()?.into(),
             metrics: file.section("metrics").read()?,
+            log_filter: keys.log_filter,
+            file: file.clone(),
         })
     }
 
@@ -276,5 +297,34 @@ mod tests {
             false_alarm: Duration::from_millis(250),
         };
         assert_eq!((settings.host, settings.flows_max), (Some(expected), 100));
+    }
+
+    #[test]
+    fn a_reload_takes_over_a_key_that_was_replaced_and_the_time_between_registrations() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).display().to_string();
+        let (config, key_file) = (path("mobile.toml"), path("mobile.key"));
+        let write = |keepalive_s: u32, scheme: &str| {
+            let text = format!(
+                "[mobile]\ngateway = \"192.0.2.1\"\nkey_file = {key_file:?}\nkeepalive_s = {keepalive_s}\n\
+                 scheme = {scheme:?}\n"
+            );
+            std::fs::write(&config, text).expect("written");
+        };
+        let keys = [[1; 36], [2; 36]].map(MobileKey::from_random);
+        write(30, "keep");
+        std::fs::write(&key_file, keys[0].to_secret_text()).expect("written");
+        let flags = Flags::parse_from(["holdfast", "--iface", "lo", "--config", &config]);
+        let running = flags.mobile.settings().expect("good");
+        assert_eq!(running.key.as_ref(), Some(&keys[0]));
+        write(7, "auto");
+        std::fs::write(&key_file, keys[1].to_secret_text()).expect("written");
+        let reloaded = flags.mobile.reload(&running).expect("good");
+        assert_eq!(reloaded.applied, ["mobile.keepalive_s"]);
+        assert_eq!(reloaded.left, ["mobile.scheme"]);
+        let settings = reloaded.settings;
+        assert_eq!(settings.key.as_ref(), Some(&keys[1]));
+        assert_eq!(settings.keepalive, Duration::from_secs(7));
+        assert!(settings.uplink.is_some_and(|uplink| !uplink.engine));
     }
 }

@@ -3,6 +3,7 @@
 
 mod handoff;
 mod pages;
+mod reload;
 mod schemes;
 
 use std::ffi::OsString;
@@ -97,7 +98,10 @@ fn a_full_file_is_understood() {
     let settings = settings_with(&[], &text).expect("all of it is right");
     assert_eq!(settings.core.scheme, Scheme::MtcpPlus);
     assert_eq!(
-        (settings.wireless.as_str(), settings.daemon.wired.as_deref()),
+        (
+            settings.wireless.join(" ").as_str(),
+            settings.daemon.wired.as_deref()
+        ),
         ("wlan1", Some("eth0"))
     );
     assert_eq!(
@@ -128,9 +132,37 @@ fn flags_override_the_file() {
     let settings = settings_with(&flags, text).expect("both are right");
     assert_eq!(settings.daemon.scheme, SchemeName::MtcpPlus);
     assert_eq!(
-        (settings.wireless.as_str(), settings.daemon.wired.as_deref()),
+        (
+            settings.wireless.join(" ").as_str(),
+            settings.daemon.wired.as_deref()
+        ),
         ("wlan0", Some("eth0"))
     );
+}
+
+#[test]
+fn a_gateway_has_one_wireless_interface_or_several() {
+    let of = |flags: &[&str], text: &str| settings_with(flags, text).map(|one| one.wireless);
+    let file = "[gateway]\nwireless = [\"wlan0\", \"wlan1\"]";
+    assert_eq!(of(&[], file).unwrap(), ["wlan0", "wlan1"]);
+    let flags = ["--wireless", "wlan2", "--wireless", "wlan3"];
+    assert_eq!(of(&flags, file).unwrap(), ["wlan2", "wlan3"]);
+    let state = |wireless: &str| {
+        let text = format!("[gateway]\nwireless = {wireless}\nstate_file = \"/tmp/state\"");
+        let settings = settings_with(&[], &text).unwrap();
+        settings.state_file("wlan0").display().to_string()
+    };
+    assert_eq!(state("\"wlan0\""), "/tmp/state");
+    assert_eq!(state("[\"wlan0\", \"wlan1\"]"), "/tmp/state.wlan0");
+    for wrong in ["[\"wlan0\", \"wlan0\"]", "[]", "[\"a/b\"]", "\"\""] {
+        let text = format!("[gateway]\nwireless = {wrong}");
+        let shown = of(&[], &text).unwrap_err().to_string();
+        assert!(shown.contains("a list of up to 16"), "{shown}");
+    }
+    let twice = of(&["--wireless", "wlan0", "--wireless", "wlan0"], "");
+    assert!(twice.unwrap_err().to_string().contains("each once"));
+    let wired = of(&["--wired", "wlan1"], file).unwrap_err().to_string();
+    assert!(wired.contains("which is the wireless interface"), "{wired}");
 }
 
 #[test]

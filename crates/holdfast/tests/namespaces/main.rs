@@ -14,6 +14,7 @@ macro_rules! in_virtual_kernel {
     };
 }
 
+mod absence;
 mod auto;
 mod bulk;
 mod compression;
@@ -29,9 +30,12 @@ mod mobile_wake_senders;
 mod operations;
 mod outages;
 mod path_mtu;
+mod reload;
 mod restart;
 mod router;
 mod running_kernel;
+mod service;
+mod several;
 mod snoop_uplink;
 mod sources;
 mod transparency;

@@ -125,6 +125,23 @@ impl PeerTable {
         mode.compare_exchange(from, to, Acquire, Relaxed).is_ok()
     }
 
+    /// Follows a peer of another table here too, if there is room.
+    pub fn enter_peer_of(&self, other: &Self, peer: PeerId) -> Option<PeerId> {
+        match self.kind {
+            Peers::WholeLink => Some(peer),
+            Peers::ByAddress => self.find_or_enter(other.address(peer)?),
+        }
+    }
+
+    /// Whose packets its peers' are.
+    pub const fn kind(&self) -> Peers {
+        self.kind
+    }
+
+    pub(super) const fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// The address of a peer; none for a whole link.
     pub fn address(&self, peer: PeerId) -> Option<IpAddr> {
         let parts = self.address_parts(peer);

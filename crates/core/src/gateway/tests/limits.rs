@@ -374,6 +374,29 @@ fn one_mobile_leaves_a_part_of_the_cache_to_others() {
 }
 
 #[test]
+fn another_limit_of_the_cache_holds_while_flows_live() {
+    let with_limit = |cache_bytes_max| Settings {
+        cache_bytes_max,
+        ..settings(Scheme::Hold)
+    };
+    let mut bench = bench_with(with_limit(50_000));
+    bench.link_down();
+    for i in 0..20 {
+        bench.down(1 + i * LEN, LEN);
+    }
+    bench.gateway.set_limits(&with_limit(10_000));
+    for i in 20..40 {
+        bench.down(1 + i * LEN, LEN);
+    }
+    assert_eq!(bench.cached(), 20_000, "what is cached stays");
+    bench.gateway.set_limits(&with_limit(100_000));
+    for i in 20..40 {
+        bench.down(1 + i * LEN, LEN);
+    }
+    assert_eq!(bench.cached(), 40_000);
+}
+
+#[test]
 fn acks_of_bytes_that_were_never_seen_are_no_rate() {
     let mut bench = bench(Scheme::Hold);
     bench.forward(1, 2);

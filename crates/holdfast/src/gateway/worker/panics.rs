@@ -107,7 +107,7 @@ impl Worker {
         self.start_engine_again(&found, now);
     }
 
-    fn start_engine_again(&mut self, found: &[FlowRecord], now: Instant) {
+    pub(super) fn start_engine_again(&mut self, found: &[FlowRecord], now: Instant) {
         let engine = new_engine(&self.settings, found);
         let before = std::mem::replace(&mut self.engine, engine);
         // What it kept may be in any state.

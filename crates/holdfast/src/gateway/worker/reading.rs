@@ -67,7 +67,7 @@ impl Worker {
             .flatten()
             .min()
             .map_or(HEARTBEAT_INTERVAL, |at| at.saturating_since(now));
-        let waker = self.waker.as_fd();
+        let waker = self.inbox.waker.as_fd();
         let [taken, copies] = if self.starved {
             // They are readable, and cannot be read.
             [[waker; 2]; 2]
@@ -98,7 +98,7 @@ impl Worker {
             ]
         };
         if woken {
-            self.waker.reset();
+            self.inbox.waker.reset();
         }
         Ok(())
     }

@@ -59,6 +59,11 @@ impl Worker {
             ),
             Command::Forget(addresses) => self.engine.forget_addresses(&addresses),
             Command::Mtu(mtu) => self.bounds.wireless_mtu = mtu,
+            Command::Attach(reply) => {
+                // The control thread may have lost its patience.
+                let _ = reply.try_send(self.attach_again());
+            }
+            Command::Limits(limits) => self.set_limits(&limits),
             Command::Status {
                 flows_max,
                 named,

@@ -3,7 +3,6 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::mpsc::{SyncSender, sync_channel};
 
 use holdfast_net::datapath::AttachMode;
 use holdfast_net::netns::available_or_skip;
@@ -14,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::super::*;
 use super::PlantedDefect;
+use crate::command::WorkerHandle;
 use crate::control::StatusReply;
 
 /// Ports of the FH: one whose segments are a defect, one whose are none.
@@ -23,8 +23,7 @@ const FINE: u16 = 702;
 /// A worker in its topology.
 struct Setup {
     topology: Topology,
-    commands: SyncSender<Command>,
-    waker: Waker,
+    handle: WorkerHandle,
 }
 
 impl Setup {
@@ -39,8 +38,7 @@ impl Setup {
     }
 
     fn send(&self, command: Command) {
-        self.commands.send(command).unwrap();
-        self.waker.wake();
+        assert!(self.handle.send(command));
     }
 
     /// Both ends of a connection, over which a byte went each way.
@@ -79,27 +77,21 @@ fn beside_worker(test: &str, defect: PlantedDefect, work: impl FnOnce(&Setup)) {
     let settings = TopologySettings::new("no-link", Wireless::Veth { mtu: 1500 });
     let topology = Topology::build(&settings).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let (commands, queue) = sync_channel(16);
-    let waker = Waker::new().unwrap();
-    let (of_worker, gateway_ns) = (waker.clone(), topology.gateway().clone());
+    let (handle, inbox) = WorkerHandle::new().unwrap();
+    let gateway_ns = topology.gateway().clone();
     let state = folder.path().join("state");
     let worker = std::thread::spawn(move || {
         let run = || {
             let path = DataPath::attach(GATEWAY_IF, AttachMode::Auto).unwrap();
             let settings = worker_settings();
             let (records, found, _) = Records::open(&state, settings.core.flows_max).unwrap();
-            let commands = (queue, of_worker);
-            let mut worker = Worker::new(path, settings, records, &found, commands, None);
+            let mut worker = Worker::new(path, settings, records, &found, inbox, None);
             worker.defect = defect;
             worker.run().unwrap();
         };
         gateway_ns.run(run).unwrap();
     });
-    let setup = Setup {
-        topology,
-        commands,
-        waker,
-    };
+    let setup = Setup { topology, handle };
     // It beats: what is sent from now on is its.
     setup.status();
     work(&setup);

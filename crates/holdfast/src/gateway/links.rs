@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A wireless interface of the gateway, with its packet workers: there, away, and there again.
+
+use anyhow::bail;
+use holdfast_core::{LinkEvent, LinkSource};
+use holdfast_net::datapath::{Interface, has_carrier};
+use holdfast_net::monitor::InterfaceState;
+
+use super::Starter;
+use crate::command::Command;
+use crate::interface::NamedInterface;
+use crate::workers::Workers;
+
+const NO_ANSWER: &str = "the packet worker does not answer";
+
+/// One wireless interface.
+pub(super) struct WirelessLink {
+    pub(super) interface: NamedInterface,
+    pub(super) workers: Workers,
+    /// Carrier and MTU as last reported to the workers.
+    reported: Option<(bool, u32)>,
+    starter: Starter,
+}
+
+impl WirelessLink {
+    /// Attaches to the interface; if there is none yet, when it appears.
+    ///
+    /// Errors: the packets of the interface cannot be taken, or the settings are wrong.
+    pub(super) fn open(name: &str, starter: Starter) -> anyhow::Result<Self> {
+        let mut link = Self {
+            interface: NamedInterface::new(name),
+            workers: Workers::default(),
+            reported: None,
+            starter,
+        };
+        match Interface::query(name) {
+            Ok(found) => {
+                link.interface.ifindex = Some(found.ifindex);
+                link.attach()?;
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                return Err(error.into());
+            }
+            Err(error) => {
+                // What is wrong with the state file is reported at once all the same.
+                link.starter.open_records()?;
+                tracing::warn!("{error}; the gateway waits for this interface; see: ip link");
+            }
+        }
+        Ok(link)
+    }
+
+    fn attach(&mut self) -> anyhow::Result<()> {
+        let starter = &self.starter;
+        let start = |running: &mut _| starter.start(running);
+        let is_first = self.workers.running().is_empty();
+        self.workers.note_interface(self.interface.ifindex, start)?;
+        if is_first {
+            // A carrier is nothing new to new workers.
+            self.reported = None;
+        }
+        Ok(())
+    }
+
+    fn try_to_attach(&mut self) {
+        if let Err(error) = self.attach() {
+            let name = &self.interface.name;
+            tracing::warn!("{name}: {error:#}; its packets pass by, and the gateway tries again");
+        }
+    }
+
+    /// Tries again to attach to the interface, if that has failed.
+    ///
+    /// Errors: a worker hangs.
+    pub(super) fn look_again(&mut self) -> anyhow::Result<()> {
+        if self.interface.ifindex.is_none() || self.workers.is_attached() {
+            return Ok(());
+        }
+        self.try_to_attach();
+        let carrier = has_carrier(&self.interface.name).unwrap_or(false);
+        self.report(carrier && self.workers.is_attached(), 0)
+    }
+
+    /// Takes a report about an interface.
+    ///
+    /// Errors: a worker hangs.
+    pub(super) fn handle_interface(&mut self, state: &InterfaceState) -> anyhow::Result<()> {
+        if !self.interface.is_about(state) {
+            return Ok(());
+        }
+        let before = self.interface.ifindex;
+        self.interface.follow(state);
+        let name = &self.interface.name;
+        match self.interface.ifindex {
+            None if before.is_some() => tracing::warn!(
+                "interface {name} was removed; the gateway waits for it, and its flows stay"
+            ),
+            Some(_) if before.is_none() => tracing::info!("interface {name} is there"),
+            _ => {}
+        }
+        if self.interface.ifindex != before {
+            self.try_to_attach();
+        }
+        let is_there = self.workers.is_attached();
+        // The kernel's report may be a second late: by now the carrier may be another.
+        let carrier = is_there && has_carrier(&state.name).unwrap_or(state.carrier);
+        self.report(carrier, state.mtu)
+    }
+
+    /// Reports carrier and MTU to the workers, if they are new.
+    fn report(&mut self, carrier: bool, mtu: u32) -> anyhow::Result<()> {
+        let before = self.reported.replace((carrier, mtu));
+        let interface = &self.interface.name;
+        if before.map(|(carrier, _)| carrier) != Some(carrier) {
+            tracing::info!(interface, carrier, "wireless interface");
+            // At the start a carrier is nothing new.
+            if before.is_some() || !carrier {
+                let event = if carrier {
+                    LinkEvent::Up
+                } else {
+                    LinkEvent::Down
+                };
+                let source = LinkSource::Carrier;
+                self.order(&Command::AllLinks { event, source })?;
+            }
+        }
+        if mtu > 0 && before.map(|(_, mtu)| mtu) != Some(mtu) {
+            tracing::debug!(interface, mtu, "wireless interface");
+            self.order(&Command::Mtu(mtu))?;
+        }
+        Ok(())
+    }
+
+    /// Hands the workers what they must not miss.
+    fn order(&self, command: &Command) -> anyhow::Result<()> {
+        if !self.workers.send(command) {
+            bail!(NO_ANSWER);
+        }
+        Ok(())
+    }
+
+    /// Whether the daemon has made this device.
+    pub(super) fn owns_device(&self, ifindex: u32) -> bool {
+        let running = self.workers.running().iter();
+        let mut devices =
+            running.flat_map(|worker| worker.attachment.devices.iter().chain(&worker.injector));
+        devices.any(|device| *device == ifindex)
+    }
+}

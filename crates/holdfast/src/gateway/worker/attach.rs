@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The worker attaches to another interface of the same name, and takes over other limits.
+
+use std::io;
+
+use super::{Worker, clock, ip_offset, pool_bytes_max};
+use crate::command::{Attachment, Limits};
+use crate::gateway::engine::attachment;
+
+impl Worker {
+    /// The interface was removed, and one with its name is there. The flows stay, and their cached
+    /// frames, unless the frames begin with a header that is not this interface's.
+    pub(super) fn attach_again(&mut self) -> io::Result<Attachment> {
+        let next = self.path.attach_again()?;
+        let attachment = attachment(&next)?;
+        let before = std::mem::replace(&mut self.path, next);
+        let (before, interface) = (before.interface(), self.path.interface());
+        let has_same_header = (before.kind, before.mac) == (interface.kind, interface.mac);
+        tracing::info!(
+            wireless = interface.name,
+            data_path = attachment.data_path,
+            has_same_header,
+            "attached again"
+        );
+        self.ip = ip_offset(interface.kind);
+        self.bounds.wireless_mtu = interface.mtu;
+        if !has_same_header {
+            let found = self.records.read();
+            self.start_engine_again(&found, clock());
+        }
+        Ok(attachment)
+    }
+
+    /// The settings were read again.
+    pub(super) fn set_limits(&mut self, limits: &Limits) {
+        self.settings = self.settings.with_limits_of(&limits.core);
+        self.engine.set_limits(&self.settings);
+        self.pool.set_bytes_max(pool_bytes_max(&self.settings));
+        self.drain = limits.drain;
+    }
+}

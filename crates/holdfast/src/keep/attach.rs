@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The worker attaches to another interface of the same name, and takes over other limits.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use holdfast_core::keep::{KeepSettings, PeerId};
+
+use super::{KeepWorker, attachment, clock, limits_for, neighbours_and_ip, pool_bytes_max};
+use crate::command::Attachment;
+
+impl KeepWorker {
+    /// The interface was removed, and one with its name is there. Queued packets stay, unless they
+    /// begin with a header that is not this interface's.
+    pub(super) fn attach_again(&mut self) -> io::Result<Attachment> {
+        let next = self.edge.path.attach_again()?;
+        let attachment = attachment(&next)?;
+        let announcements = next.announcements()?;
+        (self.neighbours, self.ip) = neighbours_and_ip(next.interface())?;
+        self.announcements = announcements;
+        let before = std::mem::replace(&mut self.edge.path, next);
+        self.edge.draining.clear();
+        let (old, new) = (before.interface(), self.edge.path.interface());
+        let has_same_header = (old.kind, old.mac) == (new.kind, new.mac);
+        let table = self.edge.path.table();
+        let number = |peer| Some((peer, table.enter_peer_of(before.table(), peer)?));
+        let peers = self.keeper.peers().filter(|_| has_same_header);
+        let numbers: BTreeMap<PeerId, PeerId> =
+            peers.filter_map(|view| number(view.peer)).collect();
+        let number = |peer| numbers.get(&peer).copied();
+        self.keeper.renumber(number, clock(), &mut self.edge);
+        Ok(attachment)
+    }
+
+    /// The settings were read again.
+    pub(super) fn set_limits(&mut self, settings: KeepSettings) {
+        self.settings = limits_for(self.edge.path.table().kind(), settings);
+        self.keeper.set_settings(self.settings);
+        self.pool.set_bytes_max(pool_bytes_max(&self.settings));
+    }
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A settings file that is read again while the daemon runs.
+//!
+//! The whole file has to be right, or nothing changes. Of a right file the live keys come into
+//! force; all others keep the values of the start, and are named.
+
+use std::path::Path;
+
+use super::SettingsError;
+use super::file::SettingsFile;
+use super::keys::{Key, Section};
+
+/// Keys that a running gateway takes over; a repeated section is one.
+pub(super) const GATEWAY_LIVE: &[&str] = &[
+    "gateway.drain_s",
+    "gateway.log_filter",
+    "gateway.cache_bytes_max",
+    "gateway.flow_cache_bytes_max",
+    "gateway.flow_cache_entries_max",
+    "gateway.silence_min_ms",
+    "gateway.probe_interval_min_ms",
+    "gateway.probe_interval_max_ms",
+    "gateway.flow_idle_max_s",
+    "gateway.owed_wait_s",
+    "keep.flow_packets_max",
+    "keep.bytes_max",
+    "keep.age_max_s",
+    "signals.registration_lifetime_s",
+    "mobile",
+];
+
+/// Keys that a running mobile takes over.
+pub(super) const MOBILE_LIVE: &[&str] = &[
+    "mobile.key_file",
+    "mobile.keepalive_s",
+    "mobile.log_filter",
+    "keep.flow_packets_max",
+    "keep.bytes_max",
+    "keep.age_max_s",
+];
+
+/// Whether a reload applies the key.
+pub(super) fn is_live(section: &Section, key: &Key) -> bool {
+    if section.is_repeated {
+        return GATEWAY_LIVE.contains(&section.name);
+    }
+    let name = format!("{}.{}", section.name, key.name);
+    [GATEWAY_LIVE, MOBILE_LIVE]
+        .iter()
+        .any(|live| live.contains(&name.as_str()))
+}
+
+/// A file that was read again.
+#[derive(Debug)]
+pub(crate) struct Reloaded<T> {
+    /// What is in force from now on.
+    pub(crate) settings: T,
+    /// Keys with another value, which is in force.
+    pub(crate) applied: Vec<String>,
+    /// Keys with another value, which only a restart applies.
+    pub(crate) left: Vec<String>,
+}
+
+impl<T> Reloaded<T> {
+    /// Reads the file that `running` came from again; `over` makes the settings of a file.
+    pub(super) fn read(
+        config: Option<&Path>,
+        running: &SettingsFile,
+        live: &[&str],
+        over: impl Fn(&SettingsFile) -> Result<T, SettingsError>,
+    ) -> Result<Self, SettingsError> {
+        let newer = running.read_again(config)?;
+        // Also what is not applied has to be right.
+        over(&newer)?;
+        let mut file = running.clone();
+        let (mut applied, mut left) = (Vec::new(), Vec::new());
+        for key in newer.differences(running) {
+            if live.contains(&key.as_str()) {
+                file.take_over(&key, &newer);
+                applied.push(key);
+            } else {
+                left.push(key);
+            }
+        }
+        Ok(Self {
+            settings: over(&file)?,
+            applied,
+            left,
+        })
+    }
+
+    /// Logs what has changed, and what has not.
+    pub(crate) fn announce(&self) {
+        match self.applied.as_slice() {
+            [] => tracing::info!("the settings were read again: nothing to apply"),
+            keys => tracing::info!("the settings were read again; applied: {}", keys.join(", ")),
+        }
+        if !self.left.is_empty() {
+            tracing::warn!(
+                "{}: not applied, the values of the start stay; restart the daemon to apply them, no \
+                 connection is lost",
+                self.left.join(", ")
+            );
+        }
+    }
+}

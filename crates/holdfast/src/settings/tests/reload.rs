@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Files that are read again while the daemon runs.
+
+use std::path::PathBuf;
+
+use super::super::reload::{GATEWAY_LIVE, MOBILE_LIVE};
+use super::*;
+
+/// A file that a daemon runs with, and its flags.
+struct Running {
+    path: PathBuf,
+    args: GatewayArgs,
+    settings: GatewaySettings,
+    _folder: tempfile::TempDir,
+}
+
+fn running(text: &str) -> Running {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hf.toml");
+    std::fs::write(&path, text).unwrap();
+    let flags = ["holdfast", "--wireless", "wlan0", "--config"];
+    let flags = flags.map(str::to_owned).into_iter();
+    let flags = Flags::parse_from(flags.chain([path.display().to_string()]));
+    Running {
+        settings: flags.gateway.settings().unwrap(),
+        args: flags.gateway,
+        path,
+        _folder: folder,
+    }
+}
+
+impl Running {
+    /// After the file was replaced: the keys that were applied, and those that were left.
+    fn reload(&mut self, text: &str) -> Result<[String; 2], String> {
+        std::fs::write(&self.path, text).unwrap();
+        let reloaded = self.args.reload(&self.settings);
+        let reloaded = reloaded.map_err(|error| error.to_string())?;
+        self.settings = reloaded.settings;
+        Ok([reloaded.applied, reloaded.left].map(|keys| keys.join(" ")))
+    }
+}
+
+#[test]
+fn limits_and_mobiles_are_applied_and_all_else_is_named_and_stays() {
+    let mut running = running("[gateway]\nscheme = \"hold\"\ncache_bytes_max = \"64 MiB\"\n");
+    let mobile = format!("[[mobile]]\nname = \"a\"\nkey = \"{KEY}\"\naddresses = [\"10.9.0.2\"]\n");
+    let text = format!(
+        "[gateway]\nscheme = \"snoop\"\nflows_max = 100\ncache_bytes_max = \"32 MiB\"\n\
+         drain_s = 1\n[keep]\nflow_packets_max = 8\n[signals]\nlisten = \"192.0.2.1:99\"\n{mobile}"
+    );
+    let [applied, left] = running.reload(&text).unwrap();
+    assert_eq!(
+        applied,
+        "gateway.drain_s gateway.cache_bytes_max keep.flow_packets_max mobile"
+    );
+    assert_eq!(left, "gateway.scheme gateway.flows_max signals.listen");
+    let settings = &running.settings;
+    assert_eq!(settings.core.scheme, Scheme::Hold);
+    assert_eq!(settings.core.flows_max, Settings::default().flows_max);
+    assert_eq!(settings.core.cache_bytes_max, 32 << 20);
+    assert_eq!(settings.daemon.drain, Duration::from_secs(1));
+    assert_eq!(settings.keep.flow_packets_max, 8);
+    assert_eq!(settings.keep.flow_bytes_max, 8 * (16 << 10));
+    assert_eq!(settings.signals.listen.port(), 4848);
+    assert_eq!(settings.mobiles.len(), 1);
+    // What was left is named again, and a key that was removed has its default again.
+    let [applied, left] = running.reload("[gateway]\nscheme = \"snoop\"\n").unwrap();
+    assert!(
+        applied.ends_with("mobile") && left == "gateway.scheme",
+        "{applied}; {left}"
+    );
+    assert_eq!(running.settings.core.cache_bytes_max, 256 << 20);
+    assert!(running.settings.mobiles.is_empty());
+    let same = "[gateway]\nscheme = \"hold\"\n";
+    assert_eq!(running.reload(same), Ok([String::new(), String::new()]));
+}
+
+#[test]
+fn a_wrong_file_changes_nothing_also_where_only_a_restart_would_apply_it() {
+    let mut running = running("[gateway]\ncache_bytes_max = \"64 MiB\"\n");
+    for (text, error) in [
+        (
+            "[gateway]\ncache_bytes_max = 5\n",
+            "key `gateway.cache_bytes_max`: got 5",
+        ),
+        (
+            "[gateway]\ncache_bytes_max = \"32 MiB\"\nscheme = \"holt\"\n",
+            "key `gateway.scheme`: got",
+        ),
+        (
+            "[gateway]\nlog_filter = \"debgu\"\n",
+            "key `gateway.log_filter`: got",
+        ),
+        ("[gateway\n", "hf.toml"),
+    ] {
+        let shown = running.reload(text).unwrap_err();
+        assert!(
+            shown.contains(error) && shown.lines().count() == 1,
+            "{shown}"
+        );
+        assert_eq!(running.settings.core.cache_bytes_max, 64 << 20);
+    }
+}
+
+#[test]
+fn a_new_value_may_contradict_one_that_stays() {
+    let mut running = running("[gateway]\nscheme = \"hold\"\n[snoop]\nset = \"1995\"\n");
+    // Right as a whole; of it only the limit is live.
+    let text = "[gateway]\nscheme = \"hold\"\nflow_cache_bytes_max = \"1 MiB\"\n";
+    let [applied, left] = running.reload(text).unwrap();
+    assert_eq!(
+        (applied.as_str(), left.as_str()),
+        ("gateway.flow_cache_bytes_max", "snoop.set")
+    );
+}
+
+#[test]
+fn filters_of_the_log_are_levels_of_all_or_of_parts() {
+    for filter in ["debug", "info,holdfast::mobile=trace", "warn,a=off"] {
+        let text = format!("[gateway]\nlog_filter = \"{filter}\"");
+        settings(&text).unwrap();
+    }
+    let shown = error("[gateway]\nlog_filter = \"holdfast=loud\"");
+    assert!(
+        shown.contains("takes a level of the log such as `debug`"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn the_live_keys_are_keys() {
+    for (live, file) in [(GATEWAY_LIVE, &GATEWAY_FILE), (MOBILE_LIVE, &MOBILE_FILE)] {
+        for name in live {
+            let is_known = match name.split_once('.') {
+                None => file.iter().any(|one| one.is_repeated && one.name == *name),
+                Some((section, key)) => {
+                    let named = file.iter().find(|one| one.name == section);
+                    named.is_some_and(|one| one.keys.iter().any(|known| known.name == key))
+                }
+            };
+            assert!(is_known, "{name}");
+        }
+    }
+}

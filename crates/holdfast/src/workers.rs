@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The packet workers of one interface: the engine's for TCP, that of `keep`, or both. Gateway and
+//! mobile use them alike.
+//!
+//! They are started when the interface is there for the first time. When it is removed they live on
+//! with all flows; when an interface of that name is there again they attach to it.
+
+use holdfast_net::datapath::monotonic_ns;
+
+use crate::command::{Command, RunningWorker};
+
+/// The workers, the engine's first.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    running: Vec<RunningWorker>,
+    /// The interface to which they are attached.
+    attached: Option<u32>,
+}
+
+impl Workers {
+    /// The interface is there, under this index, or none of that name is. `start` starts the workers
+    /// for the first time.
+    ///
+    /// Errors: those of `start` or of attaching; then the next call tries again.
+    pub(crate) fn note_interface(
+        &mut self,
+        ifindex: Option<u32>,
+        start: impl FnOnce(&mut Vec<RunningWorker>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        if self.attached == ifindex {
+            return Ok(());
+        }
+        self.attached = None;
+        let Some(ifindex) = ifindex else {
+            // Another one may get the same index.
+            for worker in &mut self.running {
+                worker.attachment.link_ifindex = 0;
+            }
+            return Ok(());
+        };
+        if self.running.is_empty() {
+            if let Err(error) = start(&mut self.running) {
+                self.release();
+                return Err(error);
+            }
+        } else {
+            for worker in &mut self.running {
+                if worker.attachment.link_ifindex != ifindex {
+                    worker.attachment = worker.handle.attach()?;
+                }
+            }
+        }
+        let first = self.running.first();
+        self.attached = first.map(|worker| worker.attachment.link_ifindex);
+        Ok(())
+    }
+
+    /// Whether packets can be taken.
+    pub(crate) const fn is_attached(&self) -> bool {
+        self.attached.is_some()
+    }
+
+    /// The workers, none before the interface was there.
+    pub(crate) fn running(&self) -> &[RunningWorker] {
+        &self.running
+    }
+
+    /// The same, to wait for their ends.
+    pub(crate) fn running_mut(&mut self) -> &mut [RunningWorker] {
+        &mut self.running
+    }
+
+    /// Hands a command to each worker; false if one hangs or has ended.
+    pub(crate) fn send(&self, command: &Command) -> bool {
+        let mut all = true;
+        for worker in &self.running {
+            all &= worker.handle.send(command.clone());
+        }
+        all
+    }
+
+    /// Whether no worker hangs.
+    pub(crate) fn are_alive(&self) -> bool {
+        let now_ns = monotonic_ns();
+        self.running
+            .iter()
+            .all(|worker| worker.handle.is_alive(now_ns))
+    }
+
+    /// Has all packets pass, and waits for the workers' ends.
+    pub(crate) fn release(&mut self) {
+        self.attached = None;
+        for worker in self.running.drain(..) {
+            // One that has ended has left already.
+            if worker.handle.send(Command::Leave) {
+                let _ = worker.thread.join();
+            }
+        }
+    }
+}
