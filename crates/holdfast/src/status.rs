@@ -303,6 +303,7 @@ mod tests {
             mobiles: vec![MobileStatus {
                 name: Some("train-7".into()),
                 addresses: vec![IpAddr::from([10, 9, 0, 2])],
+                interface: None,
                 link: LinkState::GoingDownSoon,
                 source: LinkSource::Signal,
                 since_s: 0.25,

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::super::*;
 use super::PlantedDefect;
-use crate::command::WorkerHandle;
+use crate::command::{Command, WorkerHandle};
 use crate::control::StatusReply;
 
 /// Ports of the FH: one whose segments are a defect, one whose are none.
