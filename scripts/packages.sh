@@ -3,7 +3,7 @@
 #
 # Makes sure that the programs and headers a task needs are on this machine.
 #
-#     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill|recordings
+#     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill|recordings|package|package-test
 #
 # Prints nothing when all is there. Otherwise, as root on a Debian system, installs the missing
 # packages and nothing else; in any other case names them, with the command, and fails.
@@ -58,6 +58,27 @@ readonly packetdrill='
     net-tools       ifconfig
     python3         python3'
 
+# libelf for musl is built from its sources, by its own build system.
+readonly package='
+    autoconf        autoreconf
+    automake        automake
+    autopoint       autopoint
+    bison           bison
+    flex            flex
+    gawk            gawk
+    git             git
+    python3         python3
+    python3-pip     pip3
+    xz-utils        xz'
+readonly package_test='
+    iproute2        ip
+    lintian         lintian
+    mmdebstrap      mmdebstrap
+    qemu-user-static /usr/bin/qemu-aarch64-static
+    rpm             rpm
+    systemd-container systemd-nspawn
+    util-linux      unshare'
+
 # Packages whose post-installation enables a service, and that service.
 readonly services='
     nginx-light     nginx.service
@@ -66,7 +87,7 @@ readonly services='
     wpasupplicant   wpa_supplicant.service'
 
 usage() {
-    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill|recordings" >&2
+    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill|recordings|package|package-test" >&2
     exit 2
 }
 
@@ -80,6 +101,8 @@ bench) wanted="$build$run$measure$compare" ;;
 kernel) wanted="$build$run$measure$machine" ;;
 packetdrill) wanted="$build$run$packetdrill" ;;
 recordings) wanted="$build$run$compare$plots" ;;
+package) wanted="$build$package" ;;
+package-test) wanted="$build$package$package_test" ;;
 *) usage ;;
 esac
 
