@@ -26,7 +26,7 @@ put() {
 }
 
 readonly share=/usr/share/holdfast
-put 755 /usr/bin "$program"
+install -D -m 755 "$program" "$root/usr/bin/holdfast"
 put 644 /usr/lib/systemd/system dist/*.service
 put 755 /usr/lib/NetworkManager/dispatcher.d dist/networkmanager/90-holdfast
 install -d "$root/usr/lib/NetworkManager/dispatcher.d/pre-down.d"

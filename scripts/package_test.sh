@@ -88,18 +88,18 @@ finds_nothing() {
     [ -z "$found" ]
 }
 same_files() {
-    diff <(rpm -qpl "$packages"/holdfast-*.x86_64.rpm | grep -v -E '/(NetworkManager|dispatcher.d)$' | sort) \
+    # rpm lists folders, too.
+    diff <(rpm -qplv "$packages"/holdfast-*.x86_64.rpm | awk '!/^d/ { print $9 }' | sort) \
         <(dpkg-deb --fsys-tarfile "$packages"/holdfast_*_amd64.deb | tar -t | sed 's/^\.//; /\/$/d' |
-            grep -v -E 'lintian|changelog.Debian|vendor-completions|\.d/$' | sort) |
-        grep '^>'
+            grep -v -E 'lintian|changelog.Debian|vendor-completions' | sort) | sed -n '/^[<>]/p' || true
 }
 settings_are_private() {
     local settings
     for settings in holdfast mobile; do
-        rpm -qplv "$packages"/holdfast-*.x86_64.rpm | grep -q "^-rw------- .* /etc/holdfast/$settings.toml$"
+        rpm -qplv "$packages"/holdfast-*.x86_64.rpm | grep "^-rw------- .* /etc/holdfast/$settings.toml$"
         dpkg-deb --fsys-tarfile "$packages"/holdfast_*_amd64.deb | tar -tv |
-            grep -q "^-rw------- root/root .* ./etc/holdfast/$settings.toml$"
-        dpkg-deb -I "$packages"/holdfast_*_amd64.deb conffiles | grep -q -x "/etc/holdfast/$settings.toml"
+            grep "^-rw------- root/root .* ./etc/holdfast/$settings.toml$"
+        dpkg-deb -I "$packages"/holdfast_*_amd64.deb conffiles | grep -x "/etc/holdfast/$settings.toml"
     done
 }
 pages_are_clean() {
@@ -163,12 +163,13 @@ made_network() {
     ip netns exec "$gateway" sysctl -q -w net.ipv4.ip_forward=1
 }
 
-# systemd wants a control group of its own, of the second version.
+# systemd wants a control group of its own, of the second version; nspawn a folder in /run.
 readonly boot='
     mkdir -p "$1$2" && echo $$ >"$1$2/cgroup.procs"
     umount -R -l /sys/fs/cgroup
     mount -t cgroup2 cgroup2 /sys/fs/cgroup
-    exec unshare --cgroup systemd-nspawn --quiet --keep-unit --register=no --boot --directory="$3" \
+    mkdir -p /run/systemd && mount -t tmpfs tmpfs /run/systemd
+    exec systemd-nspawn --quiet --keep-unit --register=no --boot --directory="$3" \
         --network-namespace-path="$4" --capability=all --system-call-filter="bpf perf_event_open" \
         --bind=/dev/net/tun --link-journal=no --console=read-only'
 started_machine() {
@@ -186,8 +187,8 @@ stop_machine() {
 inside() {
     local init
     init="$(pgrep -P "$machine")"
-    nsenter --target "$init" --mount --uts --ipc --net --pid --cgroup --root --wd=/ \
-        env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"
+    nsenter --target "$init" --mount --uts --ipc --net --pid --cgroup --root \
+        env -i -C / PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"
 }
 in_shell() { inside sh -e -c "$1"; }
 
@@ -228,7 +229,7 @@ upgraded() {
     # The successor has adopted the flow that began before it.
     until_true tracks_a_flow
     inside grep -q -x 'wireless = "wireless0"' /etc/holdfast/holdfast.toml
-    inside dpkg-query -W -f '${Version}\n' holdfast | grep -q -F '+next'
+    inside dpkg-query -W -f '${Version}\n' holdfast | grep -F '+next'
 }
 intact() {
     touch "$work/enough"
@@ -238,7 +239,7 @@ intact() {
 }
 # NetworkManager calls the hook; here the test does.
 hooked() {
-    in_shell 'printf "[mobile]\ninterface = \"wired0\"\nscheme = \"none\"\n" >/etc/holdfast/mobile.toml'
+    in_shell 'printf "[mobile]\ninterface = \"wired0\"\n" >/etc/holdfast/mobile.toml'
     inside systemctl start holdfast-mobile
     until_true mobile_link up
     local hook=/usr/lib/NetworkManager/dispatcher.d/90-holdfast
@@ -251,13 +252,13 @@ hooked() {
     inside systemctl stop holdfast-mobile
 }
 mobile_link() {
-    inside holdfast status --json --socket /run/holdfast/mobile.sock | grep -q -F "\"link\": \"$1\""
+    inside holdfast status --json --socket /run/holdfast/mobile.sock | grep -F "\"link\": \"$1\""
 }
 removed() {
     inside apt-get -q -y remove holdfast
     inside test -e /etc/holdfast/holdfast.toml -a ! -e /usr/bin/holdfast
     ! inside systemctl is-active holdfast-gateway || return 1
-    ! ip -n "$gateway" -o link | grep -F hf || return 1
+    ! ip -n "$gateway" -o link | grep -E '^[0-9]+: hf' || return 1
 }
 # What a system has beside its kernel's and its package manager's own files.
 files_of() {

@@ -59,7 +59,7 @@ readonly packetdrill='
     python3         python3'
 
 # libelf for musl is built from its sources, by its own build system.
-readonly package='
+readonly packaging='
     autoconf        autoreconf
     automake        automake
     autopoint       autopoint
@@ -70,10 +70,11 @@ readonly package='
     python3         python3
     python3-pip     pip3
     xz-utils        xz'
-readonly package_test='
+readonly packaging_test='
     iproute2        ip
     lintian         lintian
     mmdebstrap      mmdebstrap
+    busybox-static  /bin/busybox
     qemu-user-static /usr/bin/qemu-aarch64-static
     rpm             rpm
     systemd-container systemd-nspawn
@@ -101,8 +102,8 @@ bench) wanted="$build$run$measure$compare" ;;
 kernel) wanted="$build$run$measure$machine" ;;
 packetdrill) wanted="$build$run$packetdrill" ;;
 recordings) wanted="$build$run$compare$plots" ;;
-package) wanted="$build$package" ;;
-package-test) wanted="$build$package$package_test" ;;
+package) wanted="$build$packaging" ;;
+package-test) wanted="$build$packaging$packaging_test" ;;
 *) usage ;;
 esac
 
