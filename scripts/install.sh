@@ -56,8 +56,8 @@ put 644 /usr/share/bash-completion/completions "$made/holdfast"
 put 644 /usr/share/fish/vendor_completions.d "$made/holdfast.fish"
 put 644 /usr/share/zsh/site-functions "$made/_holdfast"
 
-# Settings may hold keys.
-install -d -m 700 "$root/etc/holdfast"
+# Settings may hold keys: readable by root, and by the user of dist/tmpfiles.d where it is there.
+install -d "$root/etc/holdfast"
 for settings in holdfast.toml mobile.toml; do
     [ -e "$root/etc/holdfast/$settings" ] || put 600 /etc/holdfast "etc/$settings"
 done
