@@ -12,7 +12,7 @@ HOLDFAST := $(TARGET_DIR)/release/holdfast
 ARGS ?=
 KERNEL ?=
 
-.PHONY: help demo test recordings same fuzz lint bench build clean
+.PHONY: help demo test recordings same fuzz lint bench build install package package-test clean
 
 help: ## this list
 	@awk -F ': *## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,15 @@ build: ## the program, for use: target/release/holdfast
 	@scripts/packages.sh build
 	@scripts/toolchain.sh
 	@cargo build --locked --release --package holdfast
+
+install: ## the program and all that goes with it, below DESTDIR; after make build
+	@scripts/install.sh $(or $(DESTDIR),/) $(HOLDFAST)
+
+package: ## .deb, .rpm and static tarballs, SBOM and checksums: target/package/; ARGS=x86_64 for one processor
+	@scripts/package.sh $(ARGS)
+
+package-test: ## those packages in clean Debian systems: install, upgrade in mid-transfer, remove; ARGS=trixie
+	@scripts/package_test.sh $(ARGS)
 
 clean: ## what was built
 	@cargo clean

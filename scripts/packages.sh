@@ -3,7 +3,7 @@
 #
 # Makes sure that the programs and headers a task needs are on this machine.
 #
-#     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill|recordings
+#     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill|recordings|package|package-test
 #
 # Prints nothing when all is there. Otherwise, as root on a Debian system, installs the missing
 # packages and nothing else; in any other case names them, with the command, and fails.
@@ -59,6 +59,28 @@ readonly packetdrill='
     net-tools       ifconfig
     python3         python3'
 
+# libelf for musl is built from its sources, by its own build system.
+readonly packaging='
+    autoconf        autoreconf
+    automake        automake
+    autopoint       autopoint
+    bison           bison
+    flex            flex
+    gawk            gawk
+    git             git
+    python3         python3
+    python3-pip     pip3
+    xz-utils        xz'
+readonly packaging_test='
+    iproute2        ip
+    lintian         lintian
+    mmdebstrap      mmdebstrap
+    busybox-static  /bin/busybox
+    qemu-user-static /usr/bin/qemu-aarch64-static
+    rpm             rpm
+    systemd-container systemd-nspawn
+    util-linux      unshare'
+
 # Packages whose post-installation enables a service, and that service.
 readonly services='
     nginx-light     nginx.service
@@ -67,7 +89,7 @@ readonly services='
     wpasupplicant   wpa_supplicant.service'
 
 usage() {
-    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill|recordings" >&2
+    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill|recordings|package|package-test" >&2
     exit 2
 }
 
@@ -81,6 +103,8 @@ bench) wanted="$build$run$measure$compare" ;;
 kernel) wanted="$build$run$measure$machine" ;;
 packetdrill) wanted="$build$run$packetdrill" ;;
 recordings) wanted="$build$run$compare$plots" ;;
+package) wanted="$build$packaging" ;;
+package-test) wanted="$build$packaging$packaging_test" ;;
 *) usage ;;
 esac
 

@@ -3,10 +3,10 @@
 #
 # Checks that a Rust toolchain new enough for this workspace can be found.
 #
-#     scripts/toolchain.sh [component...]     such as: rustfmt clippy cargo-modules
+#     scripts/toolchain.sh [component...]     such as: rustfmt clippy cargo-modules x86_64-unknown-linux-musl
 #
-# A missing component is added where rustup manages the toolchain; cargo-modules is built, which takes
-# some minutes, once.
+# A missing component or target is added where rustup manages the toolchain; cargo-modules and
+# cargo-cyclonedx are built, which takes some minutes, once.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -23,15 +23,26 @@ if [ "$(printf '%s\n%s\n' "$needed" "$found" | sort -V | head -n 1)" != "$needed
     exit 1
 fi
 
-readonly modules_version=0.27.0
+# A program of crates.io, in this version.
+installed() {
+    "$1" --version >/dev/null 2>&1 || "$1" "${1#cargo-}" --version >/dev/null 2>&1 ||
+        cargo install --locked --quiet "$1@$2" >&2
+}
 
 for component in "$@"; do
-    if [ "$component" = cargo-modules ]; then
-        cargo-modules --version >/dev/null 2>&1 ||
-            cargo install --locked --quiet "cargo-modules@$modules_version" >&2
-        continue
-    fi
     case "$component" in
+    cargo-modules)
+        installed cargo-modules 0.27.0
+        continue
+        ;;
+    cargo-cyclonedx)
+        installed cargo-cyclonedx 0.5.9
+        continue
+        ;;
+    *-linux-musl)
+        [ -d "$(rustc --print sysroot)/lib/rustlib/$component" ] || rustup target add "$component" >&2
+        continue
+        ;;
     rustfmt) probe=cargo-fmt ;;
     clippy) probe=cargo-clippy ;;
     *)

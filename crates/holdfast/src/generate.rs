@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use clap::CommandFactory as _;
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 use crate::cli::{Cli, Generated};
 use crate::settings::{MANUAL_FILE, example_files, settings_manual, settings_page};
@@ -15,7 +16,9 @@ pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
     let failed = || format!("{}: cannot write there", directory.display());
     match what {
         Generated::Man => {
-            clap_mangen::generate_to(Cli::command(), directory).with_context(failed)?;
+            let mut program = Cli::command().disable_help_subcommand(true);
+            program.build();
+            write_manual(&program, directory).with_context(failed)?;
             std::fs::write(directory.join(MANUAL_FILE), settings_manual()).with_context(failed)?;
         }
         Generated::Completions => {
@@ -38,4 +41,23 @@ pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes the pages of a command and of its subcommands: section 8 for the daemons, 1 for all others.
+fn write_manual(command: &clap::Command, directory: &Path) -> std::io::Result<()> {
+    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+        write_manual(subcommand, directory)?;
+    }
+    let name = command.get_display_name().unwrap_or("holdfast");
+    let daemon = ["holdfast-gateway", "holdfast-mobile"]
+        .iter()
+        .any(|daemon| name.starts_with(daemon));
+    let page = Man::new(command.clone()).section(if daemon { "8" } else { "1" });
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    // A page names its subcommands with its own section.
+    let text = String::from_utf8_lossy(&text)
+        .replace("gateway(1)", "gateway(8)")
+        .replace("mobile(1)", "mobile(8)");
+    std::fs::write(directory.join(page.get_filename()), text)
 }

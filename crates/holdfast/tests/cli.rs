@@ -274,8 +274,8 @@ fn pages_and_completions_are_made_for_every_command() {
     }
     for file in [
         "holdfast.1",
-        "holdfast-gateway.1",
-        "holdfast-mobile-keygen.1",
+        "holdfast-gateway.8",
+        "holdfast-mobile-keygen.8",
         "holdfast-top.1",
         "holdfast.toml.5",
         "holdfast.bash",
@@ -290,6 +290,11 @@ fn pages_and_completions_are_made_for_every_command() {
             .len();
         assert!(length > 100, "{file} is empty");
     }
+    let overview = std::fs::read_to_string(folder.path().join("holdfast.1")).expect("it is there");
+    assert!(
+        overview.contains("gateway(8)") && overview.contains("status(1)"),
+        "{overview}"
+    );
     assert_eq!(
         holdfast(&["generate", "man", "/nonexistent/x"])
             .status

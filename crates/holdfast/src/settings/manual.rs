@@ -48,14 +48,13 @@ pub(crate) fn settings_manual() -> String {
     }
     page.control("fi", []);
     page.control("SH", ["SEE ALSO"]);
-    let others = ["holdfast", "holdfast-gateway", "holdfast-mobile"];
-    for (index, name) in others.iter().enumerate() {
-        let after = if index + 1 < others.len() {
-            "(1),"
-        } else {
-            "(1)"
-        };
-        page.control("BR", [*name, after]);
+    let others = [
+        ("holdfast", "(1),"),
+        ("holdfast-gateway", "(8),"),
+        ("holdfast-mobile", "(8)"),
+    ];
+    for (name, section) in others {
+        page.control("BR", [name, section]);
     }
     page.render()
 }

@@ -1,0 +1,336 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Tests the packages in target/package/ (scripts/package.sh) as root: their files, the program for arm64
+# (QEMU), and the .deb in clean Debian systems that boot systemd (systemd-nspawn): install, start, status,
+# upgrade in mid-transfer, remove, purge.
+#
+#     scripts/package_test.sh [SUITE...]     bookworm and trixie unless given
+#
+# The systems are made once by mmdebstrap and kept in target/package-roots/. FH, gateway and MH are network
+# namespaces; all that is made is removed at the end. The last line is `N passed, N failed`.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" LC_ALL=C.UTF-8
+
+[ "$(id -u)" -eq 0 ] || {
+    echo 'package_test.sh: not root: no system can be booted' >&2
+    exit 1
+}
+suites=("$@")
+[ $# -gt 0 ] || suites=(bookworm trixie)
+scripts/packages.sh package-test
+target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
+readonly target packages="$target/package" roots="$target/package-roots" bytes_max=15000000
+readonly fh="hfp-fh-$$" gateway="hfp-gw-$$" mh="hfp-mh-$$" group="/holdfast-package-test-$$"
+
+passed=0 failed=0
+# check NAME COMMAND...
+check() {
+    local output status
+    # In a condition -e would not count.
+    set +e
+    output="$(set -e && "${@:2}" 2>&1)"
+    status=$?
+    set -e
+    if [ $status -eq 0 ]; then
+        passed=$((passed + 1))
+        echo "ok      $1"
+    else
+        failed=$((failed + 1))
+        printf 'FAILED  %s\n%s\n' "$1" "$output"
+    fi
+}
+# Waits for a condition, a minute at most.
+until_true() {
+    local deadline=$((SECONDS + 60))
+    until "$@" >/dev/null 2>&1; do
+        [ $SECONDS -lt $deadline ] || {
+            echo "not in 60 s: $*"
+            return 1
+        }
+        sleep 0.1
+    done
+}
+
+work="$(mktemp -d)"
+machine=
+cgroups="$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)"
+leave() {
+    trap - EXIT
+    stop_machine || true
+    for namespace in "$fh" "$gateway" "$mh"; do
+        ip netns pids "$namespace" 2>/dev/null | xargs -r kill -KILL || true
+        ip netns delete "$namespace" 2>/dev/null || true
+    done
+    [ ! -d "$cgroups$group" ] || find "$cgroups$group" -depth -type d -exec rmdir {} + || true
+    rm -rf --one-file-system "$work"
+}
+
+# --- files -----------------------------------------------------------------------------------
+
+small_and_static() {
+    local file
+    for file in "$packages"/*; do
+        [ "$(stat -c %s "$file")" -le $bytes_max ] || echo "$file: above $bytes_max bytes"
+    done
+    for file in "$work"/*/usr/bin/holdfast; do
+        [ "$(stat -c %s "$file")" -le $bytes_max ] || echo "$file: above $bytes_max bytes"
+        ! readelf -l "$file" | grep -q INTERP || echo "$file: not static"
+        ! readelf -S "$file" | grep -q -E '\.(symtab|debug_info)' || echo "$file: not stripped"
+    done
+}
+finds_nothing() {
+    local found
+    found="$("$@")"
+    echo "$found"
+    [ -z "$found" ]
+}
+same_files() {
+    # rpm lists folders, too.
+    diff <(rpm -qplv "$packages"/holdfast-*.x86_64.rpm | awk '!/^d/ { print $9 }' | sort) \
+        <(dpkg-deb --fsys-tarfile "$packages"/holdfast_*_amd64.deb | tar -t | sed 's/^\.//; /\/$/d' |
+            grep -v -E 'lintian|changelog.Debian|vendor-completions' | sort) | sed -n '/^[<>]/p' || true
+}
+settings_are_private() {
+    local settings
+    for settings in holdfast mobile; do
+        rpm -qplv "$packages"/holdfast-*.x86_64.rpm | grep "^-rw------- .* /etc/holdfast/$settings.toml$"
+        dpkg-deb --fsys-tarfile "$packages"/holdfast_*_amd64.deb | tar -tv |
+            grep "^-rw------- root/root .* ./etc/holdfast/$settings.toml$"
+        dpkg-deb -I "$packages"/holdfast_*_amd64.deb conffiles | grep -x "/etc/holdfast/$settings.toml"
+    done
+}
+pages_are_clean() {
+    local page
+    for page in "$work"/x86_64/usr/share/man/man*/*; do
+        MANWIDTH=80 man --warnings -l "$page" 2>&1 >/dev/null | sed "s|^|$page: |"
+    done
+}
+
+# --- arm64 -----------------------------------------------------------------------------------
+
+arm64() { qemu-aarch64-static "$work/aarch64/usr/bin/holdfast" "$@"; }
+# The emulator has no BPF: the check finds that, and all else of the check runs.
+arm64_checks_the_router() {
+    local report
+    report="$(arm64 gateway --wireless lo --check 2>&1 || true)"
+    echo "$report"
+    grep -q '^ok ' <<<"$report"
+}
+# The same packets at the same times on both processors.
+x86_64() { "$work/x86_64/usr/bin/holdfast" "$@"; }
+digests() { "$@" lab run docs/scenarios/real-train.toml --out - | grep -o '"digest":"[^"]*"'; }
+arm64_sends_the_same_packets() {
+    digests x86_64 >"$work/digests.x86_64"
+    digests arm64 >"$work/digests.aarch64"
+    [ -s "$work/digests.x86_64" ]
+    diff "$work/digests.x86_64" "$work/digests.aarch64"
+}
+
+# --- systems -----------------------------------------------------------------------------------
+
+made_root() {
+    local tar="$roots/$1.tar"
+    if [ ! -e "$tar" ]; then
+        mkdir -p "$roots"
+        mmdebstrap --quiet --variant=apt --include=systemd-sysv "$1" "$tar.new.tar"
+        mv "$tar.new.tar" "$tar"
+    fi
+    mkdir "$work/$1"
+    tar -C "$work/$1" -xf "$tar"
+}
+
+# FH - gateway - MH; the gateway's namespace is that of the system.
+made_network() {
+    local namespace
+    for namespace in "$fh" "$gateway" "$mh"; do
+        ip netns add "$namespace"
+        ip -n "$namespace" link set lo up
+    done
+    ip -n "$gateway" link add wired0 type veth peer name eth0 netns "$fh"
+    ip -n "$gateway" link add wireless0 type veth peer name eth0 netns "$mh"
+    ip -n "$gateway" address add 10.1.0.1/24 dev wired0
+    ip -n "$gateway" address add 10.2.0.1/24 dev wireless0
+    ip -n "$fh" address add 10.1.0.2/24 dev eth0
+    ip -n "$mh" address add 10.2.0.2/24 dev eth0
+    for link in "$gateway wired0" "$gateway wireless0" "$fh eth0" "$mh eth0"; do
+        ip -n "${link% *}" link set "${link#* }" up
+    done
+    ip -n "$fh" route add default via 10.1.0.1
+    ip -n "$mh" route add default via 10.2.0.1
+    ip netns exec "$gateway" sysctl -q -w net.ipv4.ip_forward=1
+}
+
+# systemd wants a control group of its own, of the second version; nspawn a folder in /run.
+readonly boot='
+    mkdir -p "$1$2" && echo $$ >"$1$2/cgroup.procs"
+    umount -R -l /sys/fs/cgroup
+    mount -t cgroup2 cgroup2 /sys/fs/cgroup
+    mkdir -p /run/systemd && mount -t tmpfs tmpfs /run/systemd
+    exec systemd-nspawn --quiet --keep-unit --register=no --boot --directory="$3" \
+        --network-namespace-path="$4" --capability=all --system-call-filter="bpf perf_event_open" \
+        --bind=/dev/net/tun --link-journal=no --console=read-only'
+started_machine() {
+    unshare --mount bash -c "$boot" boot "$cgroups" "$group" "$work/$1" "/run/netns/$gateway" \
+        </dev/null >"$work/$1.console" 2>&1 &
+    machine=$!
+    until_true inside systemctl is-active multi-user.target
+}
+stop_machine() {
+    [ -n "$machine" ] || return 0
+    kill "$machine" 2>/dev/null || true
+    wait "$machine" 2>/dev/null || true
+    machine=
+}
+inside() {
+    local init
+    init="$(pgrep -P "$machine")"
+    nsenter --target "$init" --mount --uts --ipc --net --pid --cgroup --root \
+        env -i -C / PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"
+}
+in_shell() { inside sh -e -c "$1"; }
+
+# --- a life in a system ---------------------------------------------------------------------
+
+status() { inside holdfast status --json; }
+number() { sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" | head -n 1; }
+tracks_a_flow() { [ "$(status | number tracked)" -gt 0 ]; }
+main_pid() { inside systemctl show -P MainPID holdfast-gateway; }
+not_started_yet() {
+    [ "$(inside systemctl is-enabled holdfast-gateway)" = disabled ]
+    [ "$(inside systemctl is-active holdfast-gateway)" = inactive ]
+}
+started_gateway() {
+    in_shell 'sed -i "s/^wireless = .*/wireless = \"wireless0\"/" /etc/holdfast/holdfast.toml'
+    inside holdfast gateway --config /etc/holdfast/holdfast.toml --check
+    inside systemctl enable --now holdfast-gateway
+    until_true status
+}
+
+# The FH sends until a file is there, and both ends print how many bytes, and their hash.
+started_transfer() {
+    ip netns exec "$fh" scripts/package_transfer.py fh "$work/enough" >"$work/sent" 2>&1 &
+    until_true ip netns exec "$mh" scripts/package_transfer.py probe
+    ip netns exec "$mh" scripts/package_transfer.py mh "$work/progress" >"$work/received" 2>&1 &
+    until_true tracks_a_flow
+}
+more_bytes_than() { [ "$(stat -c %s "$work/progress")" -gt "$1" ]; }
+upgraded() {
+    local before after bytes
+    before="$(main_pid)"
+    inside apt-get -q -y install /root/next.deb
+    after="$(main_pid)"
+    [ "$before" != "$after" ] && [ "$after" != 0 ]
+    until_true status
+    bytes="$(stat -c %s "$work/progress")"
+    until_true more_bytes_than "$bytes"
+    # The successor has adopted the flow that began before it.
+    until_true tracks_a_flow
+    inside grep -q -x 'wireless = "wireless0"' /etc/holdfast/holdfast.toml
+    inside dpkg-query -W -f '${Version}\n' holdfast | grep -F '+next'
+}
+intact() {
+    touch "$work/enough"
+    until_true test -s "$work/sent" -a -s "$work/received"
+    cat "$work/sent" "$work/received"
+    cmp "$work/sent" "$work/received"
+}
+# NetworkManager calls the hook; here the test does.
+hooked() {
+    in_shell 'printf "[mobile]\ninterface = \"wired0\"\n" >/etc/holdfast/mobile.toml'
+    inside systemctl start holdfast-mobile
+    until_true mobile_link up
+    local hook=/usr/lib/NetworkManager/dispatcher.d/90-holdfast
+    inside $hook wireless0 down
+    mobile_link up
+    inside $hook wired0 down
+    mobile_link down
+    inside $hook wired0 up
+    mobile_link up
+    inside systemctl stop holdfast-mobile
+}
+mobile_link() {
+    inside holdfast status --json --socket /run/holdfast/mobile.sock | grep -F "\"link\": \"$1\""
+}
+removed() {
+    inside apt-get -q -y remove holdfast
+    inside test -e /etc/holdfast/holdfast.toml -a ! -e /usr/bin/holdfast
+    ! inside systemctl is-active holdfast-gateway || return 1
+    ! ip -n "$gateway" -o link | grep -E '^[0-9]+: hf' || return 1
+}
+# What a system has beside its kernel's and its package manager's own files.
+files_of() {
+    inside find / -xdev -path /proc -prune -o -path /sys -prune -o -path /tmp -prune -o -path /root -prune \
+        -o -path /var/log -prune -o -path /var/cache -prune -o -path /var/lib/dpkg -prune \
+        -o -path /var/lib/systemd -prune -o -path /var/lib/apt -prune -o -path /etc/passwd- -prune \
+        -o -path /etc/shadow- -prune -o -path /etc/group- -prune -o -path /etc/gshadow- -prune \
+        -o -path /etc/.pwd.lock -prune -o -print | sort
+    inside find /run -name '*holdfast*'
+}
+purged() {
+    inside apt-get -q -y purge holdfast
+    files_of >"$work/files.after"
+    diff "$work/files.before" "$work/files.after"
+}
+
+life_in() {
+    local suite="$1"
+    echo "--- $suite"
+    made_root "$suite"
+    cp "$packages"/holdfast_*_amd64.deb "$work/$suite/root/holdfast.deb"
+    cp "$work/next.deb" "$work/$suite/root/next.deb"
+    rm -f "$work/enough" "$work/progress"
+    made_network
+    started_machine "$suite" || {
+        tail -n 40 "$work/$suite.console"
+        failed=$((failed + 1))
+        return 0
+    }
+    inside systemd-tmpfiles --create
+    files_of >"$work/files.before"
+    check "$suite: apt install" inside apt-get -q -y install /root/holdfast.deb
+    check "$suite: no unit is enabled or started" not_started_yet
+    check "$suite: --check, start, status" started_gateway
+    started_transfer
+    check "$suite: upgrade in mid-transfer" upgraded
+    check "$suite: the bytes of the transfer" intact
+    check "$suite: NetworkManager's hook" hooked
+    check "$suite: remove" removed
+    check "$suite: purge leaves nothing" purged
+    stop_machine
+    for namespace in "$fh" "$gateway" "$mh"; do
+        ip netns delete "$namespace"
+    done
+}
+
+trap leave EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+for tarball in "$packages"/*.tar.xz; do
+    processor="${tarball##*-}"
+    mkdir "$work/${processor%.tar.xz}"
+    tar -C "$work/${processor%.tar.xz}" --strip-components=1 -xf "$tarball"
+done
+dpkg-deb -R "$packages"/holdfast_*_amd64.deb "$work/next"
+sed -i 's/^Version: .*/&+next/' "$work/next/DEBIAN/control"
+dpkg-deb --root-owner-group -b "$work/next" "$work/next.deb" >/dev/null
+
+check 'checksums' bash -c "cd '$packages' && sha256sum --strict --check SHA256SUMS"
+check 'small, static and stripped' finds_nothing small_and_static
+check 'lintian' lintian --allow-root --fail-on error "$packages"/*.deb
+check '.deb and .rpm have the same files' finds_nothing same_files
+check 'settings are conffiles for root alone' settings_are_private
+check 'manual pages' finds_nothing pages_are_clean
+check 'the SBOM is JSON' python3 -m json.tool "$packages"/*.cdx.json
+check 'arm64: --version' arm64 --version
+check 'arm64: gateway --check' arm64_checks_the_router
+check 'arm64: the packets of the model' arm64_sends_the_same_packets
+for suite in "${suites[@]}"; do
+    life_in "$suite"
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
