@@ -36,6 +36,7 @@ mod sources;
 mod transparency;
 mod units;
 mod uploads;
+mod vehicle;
 
 use std::net::{IpAddr, TcpStream};
 
