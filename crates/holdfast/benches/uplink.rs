@@ -207,6 +207,12 @@ fn upload(
     let joined = sending.join();
     joined.map_err(|_| anyhow!("the sender's thread failed"))?;
     if let Some(mut daemon) = daemon {
+        let counters = &daemon.status()?["counters"];
+        let count = |name: &str| counters[format!("tcp-path.{name}_downlink")].as_u64();
+        ensure!(
+            count("copied") > Some(0) && count("taken") == Some(0),
+            "the daemon did not get copies alone: {counters}"
+        );
         daemon.stop()?;
     }
     let samples = samples.map_err(|_| anyhow!("the sampling thread failed"))??;
