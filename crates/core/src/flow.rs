@@ -31,6 +31,9 @@ use sending::{BeforeOutage, Probed, Resending};
 pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
 
+/// After this number of retransmissions in vain the FH's own pass again.
+const REPAIRS_ALONE: u32 = 3;
+
 /// How well a flow is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -299,6 +302,11 @@ impl<P: Payload> Flow<P> {
     /// True while the gateway retransmits cached bytes that are lost.
     pub(crate) const fn repairs_itself(&self) -> bool {
         !self.has_own_sender && (self.recover.is_some() || self.owed.is_some())
+    }
+
+    /// The FH's copies of what is cached are suppressed meanwhile.
+    pub(crate) const fn repairs_alone(&self) -> bool {
+        self.repairs_itself() && self.repairs < REPAIRS_ALONE
     }
 
     /// Keeps what is new in a data segment: at most `room` bytes of it, and no more than the

@@ -3,7 +3,6 @@
 
 use holdfast_wire::{Flags, Segment};
 
-use super::recovery::REPAIRS_ALONE;
 use super::turn::Turn;
 use crate::cache::Insertion;
 use crate::flow::{DataOutcome, Flow, Mute, Stage};
@@ -144,7 +143,7 @@ fn disposition<P: Payload>(
     // The silence may be another flow's: a flow with nothing in flight probes for itself.
     let probes =
         mobile.link == Link::Silent && !flow.in_persist && !backlog && flow.in_flight() == 0;
-    let is_ours = is_copy && flow.repairs_itself() && flow.repairs < REPAIRS_ALONE;
+    let is_ours = is_copy && flow.repairs_alone();
     // Queued only if it is certain to be sent from the cache.
     let is_open = mobile.takes_segments() || probes;
     let has_turn = is_open && !backlog;
