@@ -41,7 +41,7 @@ fuzz: ## hostile input for what reads from outside, a minute a target; ARGS='-s 
 lint: ## formatting, clippy, purity, and the rules of CONTRIBUTING.md
 	@scripts/lint.sh
 
-bench: ## the published measurements; ARGS name some of them: link cost wake packets speed outages freeze
+bench: ## the published measurements; ARGS name some of them: link cost wake uplink packets speed outages freeze
 	@scripts/packages.sh bench
 	@$(MAKE) --no-print-directory build
 	@scripts/bench.sh $(HOLDFAST) $(ARGS)

@@ -13,6 +13,8 @@
 #                 second that the gateway costs                         crates/holdfast/benches/
 #     wake        what the scheme wake of the mobile side costs
 #                 downloads and requests without an outage              crates/holdfast/benches/
+#     uplink      what auto of the mobile side costs an upload over
+#                 1 Gb/s: throughput, queue, processor                  crates/holdfast/benches/
 #     packets     instructions a packet, scheme by scheme (valgrind);
 #                 fails if they are 2% above the committed table        crates/core/benches/
 #     speed       how much faster than real time the simulator is       crates/sim/benches/
@@ -41,7 +43,7 @@ if [ "${1:-}" = --short ]; then
 fi
 readonly short
 benches=("$@")
-readonly all=(link cost wake packets speed outages freeze)
+readonly all=(link cost wake uplink packets speed outages freeze)
 [ ${#benches[@]} -gt 0 ] || benches=("${all[@]}")
 for bench in "${benches[@]}"; do
     if [[ " ${all[*]} " != *" $bench "* ]]; then
@@ -70,7 +72,7 @@ conditions | tee "$folder/conditions.txt"
 
 # Built before the first is timed.
 cargo bench --locked --package holdfast --package holdfast-core --package holdfast-sim \
-    --bench link --bench cost --bench wake --bench freeze --bench packet_cost --bench speed --no-run
+    --bench link --bench cost --bench wake --bench uplink --bench freeze --bench packet_cost --bench speed --no-run
 
 # Another load on the machine is in every figure: two seconds are watched.
 busy_and_all() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $2 + $3 + $4 + $5 + $6 + $7 + $8; exit }' /proc/stat; }
@@ -102,6 +104,7 @@ run_by_name() {
     link) run link --seconds 3 --runs 1 ;;
     cost) run cost --pairs 2 --each-ms 300 --requests 200 --connections 50 ;;
     wake) run wake --pairs 1 --senders cubic ;;
+    uplink) run uplink --pairs 1 --each-ms 500 ;;
     outages) run outages --shard 1/300 ;;
     freeze) run freeze --senders cubic --policies none,today@250 --outage 2 --repetitions 1 ;;
     *) run "$1" ;;

@@ -3,6 +3,7 @@
 """Plays windows of recordings with and without Holdfast, on Linux in virtual time.
 
     docs/recordings/bench.py core [SCHEME...]         the core: 96 cells, without a gateway and with `auto`
+    docs/recordings/bench.py uploads [SCHEME...]      48 cells of uploads, plain and with `keep` and `auto` on the mobile
     docs/recordings/bench.py draw COUNT SEED [SCHEME...]    COUNT cells of the whole product, drawn from SEED
     docs/recordings/bench.py tables RESULTS.jsonl...  the tables of results that are there
 
@@ -28,6 +29,7 @@ FOLDER = Path("target/recordings")
 BASE = "none"
 SCHEMES = [BASE, "auto"]
 ALL_SCHEMES = [BASE, "hold", "snoop", "mtcp-plus", "keep", "haproxy", "wake", "freeze", "auto"]
+UPLOAD_SCHEMES = [BASE, "keep", "auto"]
 ON_MOBILE = {"wake", "freeze"}
 WINDOW_S, WINDOWS = 60, 3
 # Faster recordings take minutes a run.
@@ -47,6 +49,15 @@ CORE = {
     "Wi-Fi, busy": "wifi_restaurant_a.rate",
     "Wi-Fi, shipyard": "wifi_shipyard_24ghz.rate",
 }
+# Recordings of uplinks.
+UPLINKS = {
+    "3G, subway, uplink": "nyc_3g_subway_tunnel.up.mm",
+    "EV-DO, car, uplink": "verizon_evdo_drive.up.mm",
+    "UMTS, car, uplink": "tmobile_umts_drive.up.mm",
+    "LTE, car, uplink": "att_lte_drive.up.mm",
+    "LTE, car 2016, uplink": "att_lte_drive_2016.up.mm",
+    "satellite, motorway, uplink": "autobahn_starlink_up.rate",
+}
 SENDERS = ["cubic", "bbr", "reno"]
 CONDITIONS = {"lost": ("lose", 0.0), "kept": ("keep", 0.0), "lost, 1 % loss": ("lose", 0.01)}
 QUEUES = [50, 200, 1000]
@@ -65,17 +76,17 @@ repetitions = 1
 [transfer]
 bytes = 2_000_000_000
 limit_s = {limit_s}
-request_bytes = 84
+{transfer}
 flows = {flows}
 
 [wireless]
 delay_ms = 25
 queue_packets_max = {queue}
-outages = {{ kind = "trace", gap_min_s = 0.3 }}
+outages = {{ kind = "trace", file = "$HOLDFAST_TRACES/{file}", gap_min_s = 0.3 }}
 outage_effect = "{effect}"
 loss = {loss}
 rate_trace = "$HOLDFAST_TRACES/{file}"
-uplink = {{ rate_mbit_per_s = 5, loss = 0 }}
+{acks} = {{ rate_mbit_per_s = 5, loss = 0 }}
 
 [hosts]
 congestion_control = "{sender}"
@@ -121,12 +132,12 @@ def windows(file, generator):
     return sorted((apart + [start for start in fitting if start not in apart])[:WINDOWS])
 
 
-def core():
+def core(recordings):
     return [
-        (Cell(conditions, sender, 200, FLOWS[0], recording), CORE[recording])
+        (Cell(conditions, sender, 200, FLOWS[0], recording), file)
         for conditions in CONDITIONS
         for sender in (SENDERS if conditions != "lost, 1 % loss" else SENDERS[:2])
-        for recording in CORE
+        for recording, file in recordings.items()
     ]
 
 
@@ -143,8 +154,8 @@ def drawn(count, seed):
     return list(cells.items())
 
 
-def points(schemes):
-    set_by = lambda scheme: "mobile.scheme" if scheme in ON_MOBILE else "gateway.scheme"
+def points(schemes, is_upload):
+    set_by = lambda scheme: "mobile.scheme" if is_upload or scheme in ON_MOBILE else "gateway.scheme"
     return "\n".join(f'  {{ name = "{scheme}", set = {{ "{set_by(scheme)}" = "{scheme}" }} }},' for scheme in schemes)
 
 
@@ -162,12 +173,15 @@ def carry_out(name, cells, seed, schemes):
         if not missing:
             continue
         effect, loss = CONDITIONS[cell.conditions]
+        is_upload = cell.recording in UPLINKS
         scenario = FOLDER / f"{name}.toml"
         scenario.write_text(
             SCENARIO.format(
                 limit_s=WINDOW_S, flows=8 if cell.flows == "8 flows" else 1, queue=cell.queue, effect=effect,
                 loss=loss, file=file, starts=windows(file, random.Random(f"{seed} {file}")),
-                sender=cell.sender, call=CALL if cell.flows.endswith("call") else "", points=points(missing),
+                sender=cell.sender, call=CALL if cell.flows.endswith("call") else "", points=points(missing, is_upload),
+                transfer='direction = "uplink"' if is_upload else "request_bytes = 84",
+                acks="downlink" if is_upload else "uplink",
             )
         )
         print(f"\r{number + 1} of {len(cells)} cells: {', '.join(map(str, cell))}\033[K", end="", file=sys.stderr)
@@ -336,7 +350,9 @@ def pictures(results, name):
 def main(arguments):
     match arguments:
         case ["core", *schemes]:
-            files = [carry_out("core", core(), 1, schemes or SCHEMES)]
+            files = [carry_out("core", core(CORE), 1, schemes or SCHEMES)]
+        case ["uploads", *schemes]:
+            files = [carry_out("uploads", core(UPLINKS), 1, schemes or UPLOAD_SCHEMES)]
         case ["draw", count, seed, *schemes] if count.isdigit():
             files = [carry_out(f"draw-{seed}", drawn(int(count), seed), seed, schemes or ALL_SCHEMES)]
         case ["tables", *files] if files:

@@ -23,6 +23,8 @@ const QUEUE_TARGET: Duration = Duration::from_millis(50);
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
 /// The longest one, before it grows.
 const PROBE_INTERVAL_MAX: Duration = Duration::from_millis(300);
+/// It grows to this part of the silence: an outage without a report lasts that much longer.
+const PROBE_SILENCE_PARTS: u32 = 600;
 /// The same on a link that keeps its packets: they probe by themselves, and a copy waits behind
 /// them.
 const PROBE_INTERVAL_KEPT: Duration = Duration::from_secs(1);
@@ -68,15 +70,17 @@ impl ChangingLink {
         (least * 5 / 4 + variation_min).min(rtt.rto(variation_min))
     }
 
-    /// From one probe to the next. `rate`: what the link delivered before, bytes a second.
-    pub(crate) fn probe_interval(&self, rate: Option<u64>) -> Duration {
+    /// From one probe to the next. `rate`: what the link delivered before, bytes a second; `silence`:
+    /// its length until now.
+    pub(crate) fn probe_interval(&self, rate: Option<u64>, silence: Duration) -> Duration {
         if self.has_kept {
             return PROBE_INTERVAL_KEPT;
         }
         let parts = rate.map_or(Duration::ZERO, |rate| {
             Duration::from_nanos(PROBE_BYTES * PROBE_PARTS * 1_000_000_000 / rate.max(1))
         });
-        parts.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX)
+        let first = parts.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX);
+        first.max(silence / PROBE_SILENCE_PARTS)
     }
 
     /// The MH was silent for this time, and the link has lost nothing.
@@ -99,5 +103,20 @@ impl ChangingLink {
         let rate = u128::from(self.found.bytes_per_s()?);
         let window = rate * (least * 2 + QUEUE_TARGET).as_nanos() / 1_000_000_000;
         Some(window as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn probes_of_a_long_silence_are_a_600th_of_it_apart() {
+        let link = ChangingLink::default();
+        let interval_ms = |silence_s| {
+            link.probe_interval(Some(2_500_000), Duration::from_secs(silence_s))
+                .as_millis()
+        };
+        assert_eq!([0, 60, 120, 600].map(interval_ms), [100, 100, 200, 1000]);
     }
 }

@@ -30,6 +30,9 @@ use sending::{BeforeOutage, Probed, Resending};
 pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
 
+/// After this number of retransmissions in vain the FH's own pass again.
+const RETRANSMISSIONS_ALONE: u32 = 3;
+
 /// How much the gateway knows about a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -302,6 +305,11 @@ impl<P: Payload> Flow<P> {
     /// True while the gateway, not the FH, retransmits lost bytes.
     pub(crate) const fn retransmits_itself(&self) -> bool {
         !self.has_own_sender && (self.recover.is_some() || self.owed.is_some())
+    }
+
+    /// The FH's copies of what is cached are suppressed meanwhile.
+    pub(crate) const fn retransmits_alone(&self) -> bool {
+        self.retransmits_itself() && self.vain_retransmissions < RETRANSMISSIONS_ALONE
     }
 
     /// Caches the new bytes of a data segment: at most `room`, and no more than the settings allow

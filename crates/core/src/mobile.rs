@@ -271,7 +271,7 @@ impl Mobile {
         self.probes = 0;
         // Without a carrier a probe goes nowhere, and its return will be seen.
         let probing = source != LinkSource::Carrier;
-        self.probe_at = probing.then(|| now + self.probe_interval(settings));
+        self.probe_at = probing.then(|| now + self.probe_interval(settings, now));
     }
 
     /// Data in flight has not been answered for too long: true if so.
@@ -302,13 +302,14 @@ impl Mobile {
         Some(self.unanswered_since? + patience)
     }
 
-    fn probe_interval(&self, settings: &Settings) -> Duration {
-        let growth = self.probes.saturating_sub(PROBES_AT_FIRST_INTERVAL) / 16;
-        let growth = 1 + growth.min(1000);
+    fn probe_interval(&self, settings: &Settings, now: Instant) -> Duration {
         if let Some(link) = &self.changing {
-            let interval = link.probe_interval(self.delivery.bytes_per_s()) * growth;
+            let away = now.saturating_since(self.since);
+            let interval = link.probe_interval(self.delivery.bytes_per_s(), away);
             return interval.min(settings.probe_interval_max);
         }
+        let growth = self.probes.saturating_sub(PROBES_AT_FIRST_INTERVAL) / 16;
+        let growth = 1 + growth.min(1000);
         let interval = self.srtt() * growth;
         interval.clamp(settings.probe_interval_min, settings.probe_interval_max)
     }
@@ -318,7 +319,7 @@ impl Mobile {
         let due = self.is_away() && self.probe_at.is_some_and(|at| at <= now);
         if due {
             self.probes = self.probes.saturating_add(1);
-            self.probe_at = Some(now + self.probe_interval(settings));
+            self.probe_at = Some(now + self.probe_interval(settings, now));
         }
         due
     }

@@ -200,7 +200,11 @@ fn a_demo_over_the_trains_link_delivers_every_byte_and_reports_its_share() {
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["conditions"]["link"], "train");
     let runs = report["runs"].as_array().unwrap();
-    assert_eq!(runs.len(), 4, "TCP and QUIC, plain and with auto");
+    assert_eq!(
+        runs.len(),
+        8,
+        "TCP and QUIC, down and up, plain and with auto"
+    );
     for run in runs {
         let share = run["link_share"].as_f64().unwrap();
         assert!((0.01..=1.0).contains(&share), "{run}");

@@ -19,6 +19,8 @@ pub struct TcpInfo {
     pub backoff: u8,
     /// Payload of a full segment that it sends, bytes.
     pub snd_mss: u32,
+    /// Smoothed round trip, microseconds.
+    pub rtt_us: u32,
     /// Congestion window, segments.
     pub snd_cwnd: u32,
     /// Slow start threshold, segments; none until there was a loss.
@@ -72,6 +74,7 @@ impl TcpInfo {
         Self {
             backoff: bytes[4],
             snd_mss: u32_at(16),
+            rtt_us: u32_at(68),
             snd_ssthresh: Some(u32_at(76)).filter(|&segments| segments < INFINITE_SSTHRESH),
             snd_cwnd: u32_at(80),
             bytes_acked: u64_at(120),
@@ -104,6 +107,7 @@ mod tests {
         assert_eq!((info.bytes_sent, info.bytes_retrans), (5000, 0));
         // SYN and FIN.
         assert!((5001..=5002).contains(&info.bytes_acked), "{info:?}");
+        assert!(info.rtt_us > 0, "{info:?}");
         assert!(info.snd_cwnd >= 2 && info.snd_mss > 500, "{info:?}");
         assert!(
             info.snd_wnd > 1000 && info.snd_ssthresh.is_none(),

@@ -320,10 +320,32 @@ impl<P: Payload> Gateway<P> {
         let deadline = mobile.deadline(&self.settings, true);
         self.timers
             .schedule(Subject::Mobile(mobile_id), &mut mobile.scheduled, deadline);
-        let is_taken = mobile.link != Link::Up;
-        if self.settings.takes_in_outages && mobile.is_taken != is_taken {
+        let (was_taken, is_up) = (mobile.is_taken, mobile.link == Link::Up);
+        let is_taken = !is_up || was_taken && self.suppresses_copies_to(mobile_id);
+        if self.settings.takes_in_outages
+            && was_taken != is_taken
+            && let Some(mobile) = self.mobiles.at_mut(mobile_id)
+        {
             mobile.is_taken = is_taken;
             self.peers_to_take.push_back((mobile.address, is_taken));
         }
+    }
+
+    /// Whether the FHs' copies of cached segments are suppressed for a flow of the mobile. It looks
+    /// first at the flow that it found last.
+    fn suppresses_copies_to(&mut self, mobile_id: MobileId) -> bool {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
+            return false;
+        };
+        let count = mobile.open_flows().len();
+        for _ in 0..count {
+            mobile.cursor %= count;
+            let flow = self.flows.at(mobile.open_flows()[mobile.cursor]);
+            if flow.is_some_and(|row| row.flow.retransmits_alone()) {
+                return true;
+            }
+            mobile.cursor += 1;
+        }
+        false
     }
 }

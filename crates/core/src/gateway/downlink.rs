@@ -3,7 +3,6 @@
 
 use holdfast_wire::{Flags, Segment};
 
-use super::recovery::RETRANSMISSIONS_ALONE;
 use super::turn::Turn;
 use crate::cache::Insertion;
 use crate::flow::{DataOutcome, Flow, Mute, Stage};
@@ -150,8 +149,7 @@ fn disposition<P: Payload>(
     // The silence may be another flow's: a flow with nothing in flight probes for itself.
     let probes =
         mobile.link == Link::Silent && !flow.in_persist && !backlog && flow.in_flight() == 0;
-    let is_ours =
-        is_copy && flow.retransmits_itself() && flow.vain_retransmissions < RETRANSMISSIONS_ALONE;
+    let is_ours = is_copy && flow.retransmits_alone();
     // Queued only if it is certain to be sent from the cache.
     let is_open = mobile.takes_segments() || probes;
     let has_turn = is_open && !backlog;

@@ -14,9 +14,6 @@ use crate::schemes::{self, Context};
 use crate::table::{FlowId, MobileId};
 use crate::{Action, Actions, Payload};
 
-/// After this number of retransmissions in vain the FH's own pass again.
-pub(super) const RETRANSMISSIONS_ALONE: u32 = 3;
-
 /// Flows of one MH that are looked at for a probe; the next goes on from there.
 const PROBE_FLOWS_MAX: usize = 4096;
 

@@ -41,6 +41,7 @@ mod sources;
 mod transparency;
 mod units;
 mod uploads;
+mod vehicle;
 
 use std::net::{IpAddr, TcpStream};
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `holdfast mobile --scheme auto`: what the mobile sends, and what it receives beside it.
 
+use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::tcp_info::TcpInfo;
-use holdfast_testbed::harness::{Flow, Harness};
+use holdfast_testbed::harness::{Flow, Harness, SOCKET_LIMIT};
 use holdfast_testbed::link_process::EmulatedLink;
 
 use super::mobile_host::Mobile;
@@ -11,8 +12,8 @@ use super::{
     topology,
 };
 
-const MB: u64 = 1_000_000;
-const SECOND_NS: u64 = 1_000_000_000;
+pub(super) const MB: u64 = 1_000_000;
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
 /// A link without losses, on which no sender fills the queue.
 fn long_queue() -> EmulatedLink {
@@ -25,7 +26,7 @@ fn long_queue() -> EmulatedLink {
 }
 
 /// An outage of three seconds that begins after one second.
-fn outage(carrier_follows: bool) -> EmulatedLink {
+pub(super) fn outage(carrier_follows: bool) -> EmulatedLink {
     EmulatedLink {
         carrier_follows,
         ..EmulatedLink::with_outage(1.0, 3.0)
@@ -33,7 +34,7 @@ fn outage(carrier_follows: bool) -> EmulatedLink {
 }
 
 /// An upload of `bytes` that has begun.
-fn upload(harness: &Harness, bytes: u64) -> Flow {
+pub(super) fn upload(harness: &Harness, bytes: u64) -> Flow {
     let (at_fh, at_mh) = connection(harness, fh(), PORT);
     let flow = Flow::start(at_mh, at_fh, bytes, 5);
     flow.wait_bytes(MB / 4).unwrap();
@@ -123,12 +124,33 @@ fn a_daemon_that_is_killed_or_hangs_in_an_upload_costs_nothing() {
         let sender = at_mh.try_clone().unwrap();
         let flow = Flow::start(at_mh, at_fh, 6 * MB, 5);
         flow.wait_bytes(MB).unwrap();
+        let signalled_ns = monotonic_ns();
         mobile.child.signal(signal).unwrap();
         let received = flow.finish().unwrap();
         let info = TcpInfo::of(&sender).unwrap();
         assert_eq!(info.bytes_retrans, 0, "signal {signal}");
-        println!("signal {signal}: {} bytes", received.bytes());
+        let gap_ms = received.longest_gap_ns(signalled_ns) / 1_000_000;
+        println!("signal {signal}: no byte for {gap_ms} ms at most");
+        assert_shorter_than(20, "no byte for", gap_ms);
     }
+}
+
+#[test]
+fn an_upgraded_daemon_serves_a_running_upload_in_the_next_outage() {
+    in_virtual_kernel!();
+    let mut harness = topology(&emulated(outage(false)), None);
+    let mut mobile = Mobile::start(&harness, "auto", &[]);
+    let flow = upload(&harness, 8 * MB);
+    mobile.child.signal(libc::SIGTERM).unwrap();
+    assert!(mobile.child.wait_at_most(SOCKET_LIMIT).unwrap().is_some());
+    let mobile = Mobile::start(&harness, "auto", &[]);
+    let before = flow.watch().bytes();
+    flow.wait_bytes(before + MB / 2).unwrap();
+    let start_ns = start_link(&mut harness);
+    let stall_ms = flow.finish().unwrap().stall_ms(start_ns + 4 * SECOND_NS);
+    println!("stalled for {stall_ms} ms");
+    assert!(mobile.counter("sent_on") > 0, "nothing was retransmitted");
+    assert_shorter_than(170, "stalled for", stall_ms);
 }
 
 #[test]

@@ -143,6 +143,7 @@ mod tests {
         let info = TcpInfo {
             backoff: 0,
             snd_mss: 1000,
+            rtt_us: 50_000,
             snd_cwnd: 20,
             snd_ssthresh: Some(7),
             snd_wnd: 65_536,
