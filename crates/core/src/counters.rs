@@ -74,9 +74,9 @@ counters! {
         pub(crate) implausible = "passed.implausible",
         /// Segments of FHs that were not forwarded, because they were cached.
         pub(crate) kept_back = "kept_back",
-        /// Pieces sent from the cache after an outage.
+        /// Pieces sent from the cache after an outage or a timeout of the gateway.
         pub(crate) sent_on = "sent_on",
-        /// Pieces that the link had lost, and that were retransmitted to MHs.
+        /// Pieces retransmitted to MHs that reports have shown as lost, and timeouts of the gateway.
         pub(crate) repaired = "repaired",
         /// MHs that were taken for silent.
         pub(crate) silences = "silences",

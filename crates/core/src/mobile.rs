@@ -14,6 +14,10 @@
 //!
 //! While RECOVERING, cached segments go out at the link's pace: no faster than the link
 //! delivered before the outage, and no more in flight than it took then.
+//!
+//! For a link whose rate changes ([`ChangingLink`]) three things differ. SILENT begins with a gap
+//! longer than the recent ones. An answer to a segment from before the probes shows that the link
+//! has lost nothing: SILENT ends in UP. The pace of RECOVERING is measured anew.
 
 use core::net::IpAddr;
 use core::time::Duration;

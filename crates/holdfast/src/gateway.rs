@@ -48,7 +48,7 @@ mod reload;
 mod station;
 mod took_over;
 mod worker;
-mod workers;
+mod worker_status;
 
 use crate::command::RunningWorker;
 use check::Severity;

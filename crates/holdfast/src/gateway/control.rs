@@ -27,7 +27,7 @@ use super::SharedSettings;
 use super::links::WirelessLink;
 use super::station::HandoffReport;
 use super::took_over::TookOver;
-use super::workers::{QueriedWorker, WorkerEnd};
+use super::worker_status::{QueriedWorker, WorkerEnd};
 use crate::command::Command;
 use crate::control::{
     CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, UNKNOWN_STATE,

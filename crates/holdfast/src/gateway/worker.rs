@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The packet worker: one thread, one engine, two devices.
 //!
-//! A frame's way, in the order of the functions below: [`Worker::run`] reads it from a
-//! device, [`Worker::handle`] has the engine judge it and gives it back or not, and
-//! [`Worker::perform`] does what the engine wants beside. A frame that only passes
-//! costs one read and one write; its payload is copied by the kernel alone, and
-//! nothing is allocated for it. There is no poll as long as there is more to read.
+//! A frame's path, in the order of the functions: [`Worker::run`] calls `read_batch`
+//! (`worker/reading.rs`), which reads from a device. [`Worker::handle`] and [`Worker::judge`] give
+//! the segment to the engine, and the frame back to the kernel or not. [`Worker::perform`] does the
+//! engine's actions. A frame that only passes costs one read and one write. The kernel alone copies
+//! its payload, and nothing is allocated. While there is more to read the worker does not poll.
 
 use std::io;
 use std::time::Duration;
@@ -254,7 +254,7 @@ impl Worker {
         }
     }
 
-    /// One frame: judged, and given back or not.
+    /// Judges one frame. A panic ends in this function, and the frame then passes.
     fn handle(&mut self, direction: Direction, frame: &Frame) {
         if self.rests_until.is_some() {
             self.pass(direction, frame);
@@ -278,7 +278,7 @@ impl Worker {
         }
     }
 
-    /// One frame: judged, and given back or not.
+    /// Classifies a frame, gives its segment to the engine, and does what the verdict says.
     fn judge(&mut self, direction: Direction, frame: &Frame) {
         let now = clock();
         match classify(frame, direction, self.ip) {
