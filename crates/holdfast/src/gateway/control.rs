@@ -13,7 +13,7 @@ use std::rc::Rc;
 use anyhow::{Context as _, bail};
 use holdfast_core::signal::{DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, Outcome};
 use holdfast_core::{LinkEvent, LinkSource};
-use holdfast_net::datapath::{has_carrier, monotonic_ns};
+use holdfast_net::datapath::{has_carrier, interface_bytes, monotonic_ns};
 use holdfast_net::monitor::{InterfaceEvent, InterfaceState, LinkMonitor};
 use holdfast_wire::Instant;
 use tokio::io::unix::AsyncFd;
@@ -28,8 +28,8 @@ use super::took_over::TookOver;
 use super::workers::{WorkerEnd, Workers};
 use crate::command::Command;
 use crate::control::{
-    CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, UNKNOWN_STATE,
-    refusal,
+    CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, LinkBytes,
+    UNKNOWN_STATE, refusal,
 };
 use crate::control::{MobileStatus, StatusReply};
 use crate::outages::{EndedOutage, OutageList};
@@ -398,6 +398,9 @@ impl Control {
             wired: self.settings.daemon.wired.clone(),
             data_path: self.data_path.into(),
             outages: self.outages.borrow().status(outages_max),
+            link_bytes: interface_bytes(&self.settings.wireless)
+                .ok()
+                .map(|(uplink, downlink)| LinkBytes { downlink, uplink }),
             ..seen
         };
         self.add_peers(&mut status);
