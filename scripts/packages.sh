@@ -37,6 +37,8 @@ readonly run='
 readonly measure='
     dbus-daemon     dbus-daemon
     iperf3          iperf3'
+readonly browse='
+    chromium        chromium'
 readonly compare='
     haproxy         haproxy
     valgrind        valgrind'
@@ -75,7 +77,7 @@ build) wanted="$build" ;;
 # clippy reads the programs of crates/fuzz too.
 lint | fuzz) wanted="$build$fuzz" ;;
 demo) wanted="$build$run" ;;
-test) wanted="$build$run$measure" ;;
+test) wanted="$build$run$measure$browse" ;;
 bench) wanted="$build$run$measure$compare" ;;
 kernel) wanted="$build$run$measure$machine" ;;
 packetdrill) wanted="$build$run$packetdrill" ;;

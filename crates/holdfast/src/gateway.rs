@@ -110,6 +110,7 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
     let control_socket = settings.daemon.control_socket.as_ref();
     let socket = ControlListener::bind(control_socket, CONTROL_SOCKET_FLAG)?;
     let _metrics = crate::metrics::serve(&settings.metrics, control_socket)?;
+    let _page = crate::web::serve(&settings.web, control_socket)?;
     let signals = open_signal_socket(&settings)?;
     if let Some(records) = records {
         let (worker, injector) = start_engine(&settings, records, report, outage.clone())?;

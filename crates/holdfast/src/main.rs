@@ -26,6 +26,7 @@ mod settings;
 mod status;
 mod terminal;
 mod top;
+mod web;
 
 use cli::{Cli, Command};
 use settings::{EXIT_USAGE, GatewayCommand, SettingsError};
