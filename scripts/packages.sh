@@ -38,6 +38,8 @@ readonly measure='
     dbus-daemon     dbus-daemon
     systemd         systemd-analyze
     iperf3          iperf3'
+readonly browse='
+    chromium        chromium'
 readonly compare='
     haproxy         haproxy
     valgrind        valgrind'
@@ -98,7 +100,7 @@ build) wanted="$build" ;;
 # clippy reads the programs of crates/fuzz too.
 lint | fuzz) wanted="$build$fuzz" ;;
 demo) wanted="$build$run" ;;
-test) wanted="$build$run$measure" ;;
+test) wanted="$build$run$measure$browse" ;;
 bench) wanted="$build$run$measure$compare" ;;
 kernel) wanted="$build$run$measure$machine" ;;
 packetdrill) wanted="$build$run$packetdrill" ;;

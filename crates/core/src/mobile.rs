@@ -123,6 +123,9 @@ pub(crate) struct Mobile {
     /// Schemes have been notified that the MH is unreachable.
     pub disconnected: bool,
     pub outages: u64,
+    /// Payload that it has acknowledged, and that it has sent, in bytes.
+    pub delivered_bytes: u64,
+    pub received_bytes: u64,
     pub rtt: RttEstimator,
     pub delivery: DeliveryRate,
     /// Its rate changes; none: the scheme takes it for constant.
@@ -163,6 +166,8 @@ impl Mobile {
             warned_until: None,
             disconnected: false,
             outages: 0,
+            delivered_bytes: 0,
+            received_bytes: 0,
             rtt: RttEstimator::default(),
             delivery: DeliveryRate::default(),
             changing: None,

@@ -26,7 +26,8 @@ pub(crate) use callers::{CALLER_WAIT, Call, Callers, IMPATIENT_WAIT};
 pub(crate) use listener::{CONTROL_SOCKET_FLAG, ControlListener};
 pub(crate) use reply::{
     BucketStatus, CacheStatus, FlowStatus, FlowTableStatus, HandoffMobileStatus, HandoffStatus,
-    MobileSessionStatus, MobileStatus, OutageStatus, OutagesStatus, SourceStatus, StatusReply,
+    LinkBytes, MobileSessionStatus, MobileStatus, OutageStatus, OutagesStatus, SourceStatus,
+    StatusReply,
 };
 
 /// Longest reply line that a caller reads, in bytes.

@@ -5,13 +5,17 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use holdfast_files as files;
-use holdfast_lab::demo::{self, DemoLink, DemoRun, DemoSettings};
+use holdfast_lab::demo::{self, DemoLink, DemoRun, DemoSettings, LiveDemo};
 use holdfast_link::OutageEffect;
+use holdfast_settings::text::Listen;
 use holdfast_testbed::stop::{Interrupted, StopFlag};
+
+use crate::web;
 
 /// What a shell gives a program that SIGINT ended: 128 and the signal's number.
 const EXIT_INTERRUPTED: u8 = 130;
@@ -30,12 +34,22 @@ const OUTAGES_S: [f64; 2] = [3.0, 7.0];
   holdfast demo
   holdfast demo --scheme hold --outages 1,15 --congestion-control bbr
   holdfast demo --link train --no-signals
+  holdfast demo --web
   holdfast demo --scheme keep --no-signals --json result.json")]
 pub(crate) struct DemoArgs {
     /// Write the result as JSON to FILE; `-` is the standard output, instead
     /// of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Serve a page that shows it live, until Ctrl-C
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        num_args = 0..=1,
+        default_missing_value = "127.0.0.1:8484",
+        value_parser = web::listen
+    )]
+    web: Option<Listen>,
     /// Only this scheme beside the plain run
     #[arg(long, value_name = "SCHEME", value_parser = ["auto", "keep", "hold", "mtcp-plus"])]
     scheme: Option<String>,
@@ -113,7 +127,15 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         bytes: args.megabytes.unwrap_or(megabytes) * 1_000_000,
     };
     let stop = StopFlag::on_signals().context("cannot take over signals")?;
-    let report = match demo::run(&settings, &stop) {
+    let live = Arc::new(LiveDemo::default());
+    let page = args.web.as_ref();
+    let _server = page
+        .map(|listen| web::serve_demo(listen, Arc::clone(&live)))
+        .transpose()?;
+    if let Some(listen) = page {
+        eprintln!("watch it at {}", web::address(listen));
+    }
+    let report = match demo::run(&settings, &stop, &live) {
         Err(error) if error.is::<Interrupted>() => {
             eprintln!("interrupted; nothing is left behind");
             return Ok(ExitCode::from(EXIT_INTERRUPTED));
@@ -136,6 +158,10 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     }
     if !to_output {
         println!("{}", report.table());
+    }
+    if let Some(listen) = page {
+        eprintln!("the page stays at {} until Ctrl-C", web::address(listen));
+        stop.wait();
     }
     Ok(if report.is_good() {
         ExitCode::SUCCESS

@@ -118,6 +118,7 @@ fn serve(args: GatewayArgs, settings: GatewaySettings) -> anyhow::Result<()> {
     let control_socket = settings.daemon.control_socket.as_ref();
     let socket = ControlListener::bind(control_socket, CONTROL_SOCKET_FLAG)?;
     let _metrics = crate::metrics::serve(&settings.metrics, control_socket)?;
+    let _page = crate::web::serve(&settings.web, control_socket)?;
     let signals = open_signal_socket(&settings)?;
     let (report, reports) = tokio::sync::mpsc::channel(REPORTS_MAX);
     let (outage, outages) = tokio::sync::mpsc::channel(QUEUED_MAX);

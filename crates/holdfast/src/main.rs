@@ -28,6 +28,7 @@ mod settings;
 mod status;
 mod terminal;
 mod top;
+mod web;
 mod workers;
 
 use cli::{Cli, Command};

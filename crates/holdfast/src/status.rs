@@ -21,7 +21,7 @@ use crate::control::{
 };
 use crate::settings::GATEWAY_SOCKET;
 use crate::terminal::print_text;
-use units::{bytes, seconds};
+pub(crate) use units::{bytes, seconds};
 
 /// Show what a running daemon sees.
 #[derive(Debug, clap::Args)]
@@ -259,7 +259,7 @@ fn table(header: &[&str]) -> Table {
 }
 
 /// A value's name as the JSON has it.
-fn word(value: &impl Serialize) -> String {
+pub(crate) fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),
@@ -312,6 +312,7 @@ mod tests {
                 flows: 3,
                 cached_bytes: 3 << 20,
                 outages: 11,
+                ..MobileStatus::default()
             }],
             counters: BTreeMap::from([("signals.bad-seal".into(), 2), ("zero".into(), 0)]),
             ..StatusReply::default()

@@ -1,39 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `holdfast top`: what a running daemon sees, again and again, on a terminal.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::io::{IsTerminal as _, Write as _};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
-use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
-};
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::Rect;
+use ratatui::{DefaultTerminal, TerminalOptions, Viewport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::control::{ControlReply, ControlRequest, ask};
+use crate::control::{ControlReply, ControlRequest, FlowStatus, LinkBytes, MobileStatus, ask};
 use crate::settings::GATEWAY_SOCKET;
-use crate::status::{gateway_text, mobile_text};
 
-/// A screen of its own, without a cursor; and back.
-const ENTER: &str = "\x1b[?1049h\x1b[?25l";
-const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+mod view;
 
-/// What Ctrl-C and Ctrl-D are where the terminal makes no signals of them.
-const CTRL_C: u8 = 3;
-const CTRL_D: u8 = 4;
+/// The longest time until a signal is noticed.
+const SIGNAL_WAIT: Duration = Duration::from_millis(250);
+/// Rates that a sparkline shows.
+const HISTORY: usize = 120;
 
 /// Watch what a running daemon sees; `q` quits
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   holdfast top
-  holdfast top --flows 10 --interval 0.5
+  holdfast top --flows 100 --interval 0.5
   holdfast top --socket /run/holdfast/mobile.sock")]
 pub(crate) struct TopArgs {
     /// The daemon's control socket
@@ -60,204 +55,245 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
     if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
         bail!("top: needs a terminal; `holdfast status` prints once, wherever to");
     }
-    let mut rates = Rates::default();
-    let mut text = look(args, &mut rates)?;
+    let mut top = Top::default();
+    top.take(look(args)?, Instant::now());
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))
             .context("cannot take over signals")?;
     }
-    let _screen = Screen::enter()?;
+    // They also restore the terminal before a panic ends the process.
+    let shown = terminal().and_then(|mut terminal| show(&mut top, args, &mut terminal, &stop));
+    ratatui::restore();
+    shown
+}
+
+/// The whole screen; of a terminal that does not know its size 80 x 24.
+fn terminal() -> anyhow::Result<DefaultTerminal> {
+    let viewport = match crossterm::terminal::size()? {
+        (0, _) | (_, 0) => Viewport::Fixed(Rect::new(0, 0, 80, 24)),
+        _ => Viewport::Fullscreen,
+    };
+    let terminal = ratatui::try_init_with_options(TerminalOptions { viewport })?;
+    crossterm::execute!(std::io::stdout(), crossterm::terminal::EnterAlternateScreen)?;
+    Ok(terminal)
+}
+
+/// Shows one status after another until a key or a signal ends it.
+fn show(
+    top: &mut Top,
+    args: &TopArgs,
+    terminal: &mut DefaultTerminal,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
+    let mut due = Instant::now() + args.interval;
     while !stop.load(Ordering::Relaxed) {
-        show(args.interval, &text)?;
-        if quits_within(args.interval)? {
+        terminal.draw(|frame| view::draw(top, frame))?;
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            match look(args) {
+                Ok(reply) => top.take(reply, Instant::now()),
+                Err(error) => top.refuse(&error),
+            }
+            due = Instant::now() + args.interval;
+        } else if event::poll(left.min(SIGNAL_WAIT))?
+            && let Event::Key(key) = event::read()?
+            && top.handle_key(key) == KeyOutcome::Quit
+        {
             break;
         }
-        text = look(args, &mut rates).unwrap_or_else(|error| format!("{error:#}\n"));
     }
     Ok(())
 }
 
-/// One look at the daemon, as text.
-fn look(args: &TopArgs, rates: &mut Rates) -> anyhow::Result<String> {
+/// One look at the daemon.
+fn look(args: &TopArgs) -> anyhow::Result<ControlReply> {
     let request = ControlRequest::Status {
         flows_max: args.flows,
         outages_max: 0,
     };
-    let (mut text, counters) = match ask(&args.socket, &request)? {
-        ControlReply::Gateway(mut status) => {
-            let counters = std::mem::take(&mut status.counters);
-            (gateway_text(&status), counters)
-        }
-        ControlReply::Mobile(mut status) => {
-            let counters = std::mem::take(&mut status.counters);
-            (mobile_text(&status), counters)
-        }
+    match ask(&args.socket, &request)? {
         ControlReply::Error { .. } | ControlReply::Done => {
             bail!("{}: an answer without a status", args.socket.display())
         }
-    };
-    rates.write(counters, Instant::now(), &mut text);
-    Ok(text)
+        reply => Ok(reply),
+    }
 }
 
-/// Counters and how fast they rise.
+/// What rows are sorted by, the largest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Sort {
+    #[default]
+    Rate,
+    Cached,
+    Name,
+}
+
+/// What a key does beside what it changes on the screen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KeyOutcome {
+    Stay,
+    Quit,
+}
+
+/// What is shown, and how.
+#[derive(Debug, Default)]
+struct Top {
+    /// The newest status.
+    reply: Option<ControlReply>,
+    rates: Rates,
+    /// Why there is no newer one.
+    error: Option<String>,
+    sort: Sort,
+    /// Rows with this text are shown.
+    filter: String,
+    is_typing: bool,
+    shows_help: bool,
+    shows_counters: bool,
+    /// Rows that are scrolled away.
+    scroll: usize,
+}
+
+impl Top {
+    fn take(&mut self, reply: ControlReply, now: Instant) {
+        self.error = None;
+        match &reply {
+            ControlReply::Gateway(status) => {
+                let mut counts = status.counters.clone();
+                counts.extend(link_counts(status.link_bytes));
+                counts.extend(status.mobiles.iter().flat_map(|mobile| {
+                    let name = mobile_name(mobile);
+                    let to = mobile.delivered_bytes.map(|to| (format!("{name} to"), to));
+                    let from = mobile
+                        .received_bytes
+                        .map(|from| (format!("{name} from"), from));
+                    to.into_iter().chain(from)
+                }));
+                let flows = status.flow_list.iter().flat_map(|flow| {
+                    let name = flow_name(flow);
+                    let to = flow.mh_ack.map(|ack| (format!("{name} to"), ack.into()));
+                    let from = flow.mh_nxt.map(|nxt| (format!("{name} from"), nxt.into()));
+                    to.into_iter().chain(from)
+                });
+                counts.extend(flows);
+                self.rates.update(status.pid, counts, now);
+            }
+            ControlReply::Mobile(status) => {
+                let mut counts = status.counters.clone();
+                counts.extend(link_counts(status.link_bytes));
+                self.rates.update(status.pid, counts, now);
+            }
+            ControlReply::Error { .. } | ControlReply::Done => {}
+        }
+        self.reply = Some(reply);
+    }
+
+    /// A look was in vain; what was seen before stays on the screen.
+    fn refuse(&mut self, error: &anyhow::Error) {
+        self.error = Some(format!("{error:#}"));
+    }
+
+    fn handle_key(&mut self, key: KeyEvent) -> KeyOutcome {
+        let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            _ if key.kind == KeyEventKind::Release => {}
+            KeyCode::Char('c' | 'd') if is_control => return KeyOutcome::Quit,
+            KeyCode::Enter if self.is_typing => self.is_typing = false,
+            KeyCode::Backspace if self.is_typing => drop(self.filter.pop()),
+            KeyCode::Char(char) if self.is_typing => self.filter.push(char),
+            KeyCode::Esc => {
+                (self.is_typing, self.shows_help) = (false, false);
+                self.filter.clear();
+            }
+            KeyCode::Char('q' | 'Q') => return KeyOutcome::Quit,
+            KeyCode::Char('?' | 'h') => self.shows_help = !self.shows_help,
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char('c') => self.shows_counters = !self.shows_counters,
+            KeyCode::Char('s') => {
+                self.sort = match self.sort {
+                    Sort::Rate => Sort::Cached,
+                    Sort::Cached => Sort::Name,
+                    Sort::Name => Sort::Rate,
+                }
+            }
+            KeyCode::Down | KeyCode::Char('j') => self.scroll = self.scroll.saturating_add(1),
+            KeyCode::Up | KeyCode::Char('k') => self.scroll = self.scroll.saturating_sub(1),
+            KeyCode::Home => self.scroll = 0,
+            _ => {}
+        }
+        KeyOutcome::Stay
+    }
+}
+
+fn mobile_name(mobile: &MobileStatus) -> String {
+    let address = || mobile.addresses.first().map(ToString::to_string);
+    mobile.name.clone().or_else(address).unwrap_or_default()
+}
+
+/// No mobile has such a name.
+const FLOW: &str = "flow\t";
+
+fn flow_name(flow: &FlowStatus) -> String {
+    format!("{FLOW}{}\t{}", flow.fh, flow.mh)
+}
+
+/// The link's own.
+const LINK: &str = "link\t";
+
+fn link_counts(bytes: Option<LinkBytes>) -> impl Iterator<Item = (String, u64)> {
+    bytes.into_iter().flat_map(|bytes| {
+        [
+            (format!("{LINK} to"), bytes.downlink),
+            (format!("{LINK} from"), bytes.uplink),
+        ]
+    })
+}
+
+/// Counts by name, and what they rise by a second.
 #[derive(Debug, Default)]
 struct Rates {
-    last: Option<(Instant, BTreeMap<String, u64>)>,
+    pid: u32,
+    at: Option<Instant>,
+    counts: BTreeMap<String, u64>,
+    /// The newest rate last.
+    history: BTreeMap<String, VecDeque<f64>>,
 }
 
 impl Rates {
-    /// Adds a line for each counter that is not 0: its value, and what it rose by a
-    /// second since the last time.
-    fn write(&mut self, counters: BTreeMap<String, u64>, now: Instant, text: &mut String) {
-        let shown = || counters.iter().filter(|(_, count)| **count > 0);
-        let width = shown().map(|(name, _)| name.len()).max().unwrap_or(0);
-        for (name, count) in shown() {
-            let rate = self.last.as_ref().and_then(|(at, last)| {
-                let seconds = now.saturating_duration_since(*at).as_secs_f64();
-                // A smaller one is another daemon's.
-                let rise = count.checked_sub(*last.get(name).unwrap_or(&0))?;
-                (rise > 0 && seconds > 0.0).then(|| rise as f64 / seconds)
+    /// Takes the counts of a look. Those that are not in it are forgotten.
+    fn update(&mut self, pid: u32, counts: BTreeMap<String, u64>, now: Instant) {
+        // Another process counts from 0.
+        let at = self.at.filter(|_| self.pid == pid);
+        let elapsed_s = at.map(|at| now.saturating_duration_since(at).as_secs_f64());
+        self.history.retain(|name, _| counts.contains_key(name));
+        for (name, count) in &counts {
+            let rate = elapsed_s.filter(|s| *s > 0.0).and_then(|elapsed_s| {
+                let before = *self.counts.get(name)?;
+                let rise = if name.starts_with(FLOW) {
+                    // Sequence numbers.
+                    let rise = (*count as u32).wrapping_sub(before as u32);
+                    u64::try_from(rise.cast_signed()).ok()?
+                } else {
+                    count.checked_sub(before)?
+                };
+                Some(rise as f64 / elapsed_s)
             });
-            // Writing into a String cannot fail.
-            let _ = match rate {
-                Some(rate) => writeln!(text, "  {name:width$} {count:>14} {rate:>12.1}/s"),
-                None => writeln!(text, "  {name:width$} {count:>14}"),
-            };
+            if let Some(rate) = rate {
+                let history = self.history.entry(name.clone()).or_default();
+                history.push_back(rate);
+                if history.len() > HISTORY {
+                    history.pop_front();
+                }
+            }
         }
-        self.last = Some((now, counters));
+        (self.pid, self.at, self.counts) = (pid, Some(now), counts);
     }
-}
 
-/// The terminal, as it was again when dropped.
-struct Screen {
-    before: Termios,
-}
-
-impl Screen {
-    fn enter() -> anyhow::Result<Self> {
-        let input = std::io::stdin();
-        let before = tcgetattr(&input)?;
-        let mut ours = before.clone();
-        // Keys come one by one and unseen, Ctrl-C among them.
-        ours.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
-        ours.special_codes[SpecialCodeIndex::VMIN] = 0;
-        ours.special_codes[SpecialCodeIndex::VTIME] = 0;
-        tcsetattr(&input, OptionalActions::Now, &ours)?;
-        let screen = Self { before };
-        put(ENTER)?;
-        Ok(screen)
+    /// The newest rate; none before the second look.
+    fn newest(&self, name: &str) -> Option<f64> {
+        self.history.get(name)?.back().copied()
     }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        // A closed terminal needs nothing.
-        let _ = put(LEAVE);
-        let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
-    }
-}
-
-fn show(interval: Duration, text: &str) -> anyhow::Result<()> {
-    let size = tcgetwinsize(std::io::stdout())?;
-    let title = format!("holdfast top, every {} s; q quits", interval.as_secs_f64());
-    put(&frame(&title, text, size.ws_col.into(), size.ws_row.into()))
-}
-
-/// Waits for `limit`; true if a key or a signal ends it all.
-fn quits_within(limit: Duration) -> anyhow::Result<bool> {
-    let by = Instant::now() + limit;
-    loop {
-        let left = by.saturating_duration_since(Instant::now());
-        let input = std::io::stdin();
-        let mut fds = [PollFd::new(&input, PollFlags::IN)];
-        let left = Timespec::try_from(left)?;
-        match poll(&mut fds, Some(&left)) {
-            Ok(0) => return Ok(false),
-            Ok(_) => {}
-            Err(Errno::INTR) => return Ok(true),
-            Err(error) => return Err(error.into()),
-        }
-        let mut keys = [0; 16];
-        let len = rustix::io::read(&input, &mut keys)?;
-        let quits = |key: &u8| [b'q', b'Q', CTRL_C, CTRL_D].contains(key);
-        // Readable and nothing to read: the terminal is closed.
-        if len == 0 || keys[..len].iter().any(quits) {
-            return Ok(true);
-        }
-    }
-}
-
-fn put(text: &str) -> anyhow::Result<()> {
-    let mut output = std::io::stdout().lock();
-    output.write_all(text.as_bytes())?;
-    Ok(output.flush()?)
-}
-
-/// The title and the text as one screen: cut where the screen ends, over what was there.
-fn frame(title: &str, text: &str, columns: usize, rows: usize) -> String {
-    // A terminal that does not know its size.
-    let (columns, rows) = (
-        if columns == 0 { 80 } else { columns },
-        if rows == 0 { 24 } else { rows },
-    );
-    let mut frame = "\x1b[H".to_owned();
-    let lines = [title, ""].into_iter().chain(text.lines());
-    for (row, line) in lines.take(rows).enumerate() {
-        if row > 0 {
-            frame.push_str("\r\n");
-        }
-        // No text of a daemon moves the cursor.
-        frame.extend(line.chars().filter(|char| !char.is_control()).take(columns));
-        frame.push_str("\x1b[K");
-    }
-    frame.push_str("\x1b[J");
-    frame
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_frame_is_no_larger_than_the_screen_and_moves_no_cursor() {
-        let text = "first line\nsecond \x1b[2Jline\nthird\nfourth\n";
-        let shown = frame("title", text, 8, 4);
-        let rows: Vec<_> = shown.split("\r\n").collect();
-        assert_eq!(
-            rows,
-            [
-                "\x1b[Htitle\x1b[K",
-                "\x1b[K",
-                "first li\x1b[K",
-                "second [\x1b[K\x1b[J"
-            ]
-        );
-    }
-
-    #[test]
-    fn counters_are_shown_with_what_they_rise_by_a_second() {
-        let (mut rates, start) = (Rates::default(), Instant::now());
-        let counters = |a: u64| BTreeMap::from([("a".to_owned(), a), ("never".to_owned(), 0)]);
-        let mut lines = Vec::new();
-        for (seconds, count) in [(0, 10), (2, 30), (4, 30), (6, 5)] {
-            let mut text = String::new();
-            rates.write(
-                counters(count),
-                start + Duration::from_secs(seconds),
-                &mut text,
-            );
-            lines.push(text.split_whitespace().collect::<Vec<_>>().join(" "));
-        }
-        assert_eq!(lines, ["a 10", "a 30 10.0/s", "a 30", "a 5"]);
-    }
-
-    #[test]
-    fn the_interval_is_a_time_that_a_reader_can_follow() {
-        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
-        for text in ["0", "nan", "x", "3601"] {
-            assert!(interval(text).unwrap_err().starts_with("got `"), "{text}");
-        }
-    }
-}
+mod tests;

@@ -3,6 +3,7 @@
 //! QUIC, plain and with Holdfast, side by side.
 
 mod links;
+mod live;
 mod optimum;
 mod progress;
 mod report;
@@ -27,8 +28,9 @@ use crate::transfer::{
 };
 
 pub use links::DemoLink;
+pub use live::LiveDemo;
 use optimum::optimal_s;
-use progress::Progress;
+use progress::{Lines, Progress};
 pub use report::{DemoConditions, DemoReport, TransferResult};
 
 /// The longest that any of the downloads of the usual demo may take; twice the fastest
@@ -151,15 +153,22 @@ pub struct DemoSettings {
 }
 
 /// Runs the demo and returns its report. [`Interrupted`] if the user stopped
-/// it; a run that does not finish in time is in the report.
-pub fn run(settings: &DemoSettings, stop: &StopFlag) -> anyhow::Result<DemoReport> {
+/// it; a run that does not finish in time is in the report. `live` has the figures meanwhile.
+pub fn run(
+    settings: &DemoSettings,
+    stop: &StopFlag,
+    live: &LiveDemo,
+) -> anyhow::Result<DemoReport> {
     let folder = Scratch::new("holdfast-demo-")?;
     let files = folder.path().join("files");
     fs::create_dir(&files)?;
     let content = write_seeded(&files.join(FILE_NAME), settings.bytes, settings.seed)?;
     let link = settings.link.emulated(settings)?;
     let progress = Progress::new();
-    progress.print(&opening(settings, &link));
+    let about = opening(settings, &link);
+    progress.print(&about);
+    let names: Vec<String> = settings.runs.iter().map(DemoRun::name).collect();
+    live.begin(&about, &names, &link.outages, settings.bytes);
     let fastest = Duration::from_secs_f64(optimal_s(&link, settings.bytes)?);
     let limit = LIMIT.max(fastest * 2);
     let mut prepared = Vec::new();
@@ -173,29 +182,30 @@ pub fn run(settings: &DemoSettings, stop: &StopFlag) -> anyhow::Result<DemoRepor
         stop.check()?;
         prepared.push(ready.with_context(|| format!("run {}", run.name()))?);
     }
-    let measured = side_by_side(settings, &link, prepared, &progress, stop)?;
+    let mut lines = progress.lines(&names, &link, settings.bytes, live);
+    let measured = side_by_side(prepared, &names, &mut lines, stop)?;
     let results = settings
         .runs
         .iter()
         .zip(&measured)
         .map(|(run, measured)| TransferResult::of(run.name(), measured, &link, &content));
-    Ok(DemoReport {
+    let report = DemoReport {
         runs: results.collect::<anyhow::Result<_>>()?,
         conditions: DemoConditions::of(settings, &link)?,
         bytes: content.bytes,
-    })
+    };
+    live.finish(&report);
+    Ok(report)
 }
 
 /// Runs all of them at the same time. The first error ends the others.
 fn side_by_side(
-    settings: &DemoSettings,
-    link: &EmulatedLink,
     prepared: Vec<PreparedTransfer>,
-    progress: &Progress,
+    names: &[String],
+    lines: &mut Lines<'_>,
     stop: &StopFlag,
 ) -> anyhow::Result<Vec<Measurement>> {
     let watches: Vec<TransferWatch> = prepared.iter().map(|_| TransferWatch::default()).collect();
-    let names: Vec<String> = settings.runs.iter().map(DemoRun::name).collect();
     let all_end = StopFlag::default();
     let results = thread::scope(|scope| {
         let workers: Vec<_> = prepared
@@ -203,7 +213,6 @@ fn side_by_side(
             .zip(&watches)
             .map(|(transfer, watch)| scope.spawn(|| transfer.measure(watch, &all_end)))
             .collect();
-        let mut lines = progress.lines(&names, link, settings.bytes);
         while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
             if stop.is_raised() {
                 all_end.raise();

@@ -2,7 +2,7 @@
 //! The documentation of the keys: the comments of the fields, read from the source of this crate.
 
 /// The files with sections.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     include_str!("bandwidth.rs"),
     include_str!("gateway.rs"),
     include_str!("handoff.rs"),
@@ -13,6 +13,7 @@ const SOURCES: [&str; 10] = [
     include_str!("signals.rs"),
     include_str!("snoop.rs"),
     include_str!("sources.rs"),
+    include_str!("web.rs"),
 ];
 
 /// The comment of a field in its parts.

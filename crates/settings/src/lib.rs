@@ -24,6 +24,7 @@ pub mod signals;
 pub mod snoop;
 pub mod sources;
 pub mod text;
+pub mod web;
 
 pub use contradiction::Contradiction;
 pub use kind::{parse_size, size_text};

@@ -73,6 +73,13 @@ impl StopFlag {
         }
     }
 
+    /// Waits until it is raised.
+    pub fn wait(&self) {
+        while !self.is_raised() {
+            thread::sleep(POLL);
+        }
+    }
+
     /// Waits until `condition` gives a value. Errors: the flag was raised, or
     /// `limit` has passed ("`what`: not within 5 s").
     pub fn wait_for<T>(

@@ -111,11 +111,13 @@ impl<P: Payload> Turn<'_, P> {
     /// What the segment shows of the link. True if it shows that the link is up again.
     fn learn_of_link(&mut self, segment: &Segment, outcome: &AckOutcome) -> bool {
         let mobile = &mut *self.mobile;
+        mobile.received_bytes += u64::from(segment.payload_len);
         if let Some(rtt) = outcome.rtt.filter(|_| !mobile.is_away()) {
             mobile.rtt.sample(rtt);
         }
         if outcome.acked > 0 {
             mobile.cell.acked_bytes += u64::from(outcome.delivered);
+            mobile.delivered_bytes += u64::from(outcome.delivered);
             mobile
                 .delivery
                 .on_acked(outcome.delivered, mobile.rtt.srtt(), self.now);

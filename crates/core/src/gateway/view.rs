@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use holdfast_wire::Instant;
+use holdfast_wire::{Instant, SeqNum};
 
 use super::flows::Row;
 use super::{Connection, Gateway};
@@ -44,6 +44,10 @@ pub struct MobileView {
     pub cached_bytes: u64,
     /// Times that its link went.
     pub outages: u64,
+    /// Payload that it has acknowledged, in bytes.
+    pub delivered_bytes: u64,
+    /// Payload that it has sent, in bytes.
+    pub received_bytes: u64,
 }
 
 /// One flow.
@@ -57,6 +61,8 @@ pub struct FlowView {
     pub cached_bytes: u64,
     /// Bytes acknowledged to its FH ahead of its MH.
     pub owed_bytes: u64,
+    /// The MH's newest ACK and its SND.NXT, until the flow is closed.
+    pub mh_numbers: Option<(SeqNum, SeqNum)>,
 }
 
 impl<P: Payload> Gateway<P> {
@@ -108,6 +114,8 @@ impl<P: Payload> Gateway<P> {
             flows: mobile.flows.len(),
             cached_bytes: flows.map(|row| row.flow.cached_bytes() as u64).sum(),
             outages: mobile.outages,
+            delivered_bytes: mobile.delivered_bytes,
+            received_bytes: mobile.received_bytes,
         }
     }
 
@@ -123,6 +131,10 @@ impl<P: Payload> Gateway<P> {
                 },
                 cached_bytes: 0,
                 owed_bytes: 0,
+                mh_numbers: match row {
+                    Row::Idle(idle) => Some((idle.flow.fh.una, idle.flow.mh.nxt)),
+                    _ => None,
+                },
             },
         })
     }
@@ -160,6 +172,7 @@ fn view_of_live<P: Payload>(row: &Connection<P>) -> FlowView {
         state,
         cached_bytes: flow.cached_bytes() as u64,
         owed_bytes: u64::from(owed),
+        mh_numbers: Some((flow.fh.una, flow.mh.nxt)),
     }
 }
 

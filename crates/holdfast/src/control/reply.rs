@@ -34,6 +34,9 @@ pub(crate) struct StatusReply {
     pub(crate) flows: FlowTableStatus,
     /// The segment cache.
     pub(crate) cache: CacheStatus,
+    /// What the wireless interface has carried, if the kernel reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) link_bytes: Option<LinkBytes>,
     /// Mobiles with a key or with flows, by address.
     pub(crate) mobiles: Vec<MobileStatus>,
     /// Mobiles with flows, those not described among them.
@@ -114,6 +117,15 @@ pub(crate) struct CacheStatus {
     pub(crate) owed_bytes: u64,
 }
 
+/// What an interface has carried, in bytes with all headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LinkBytes {
+    /// Toward the MH.
+    pub(crate) downlink: u64,
+    /// From the MH.
+    pub(crate) uplink: u64,
+}
+
 /// One mobile.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MobileStatus {
@@ -140,6 +152,12 @@ pub(crate) struct MobileStatus {
     pub(crate) cached_bytes: u64,
     /// Outages seen.
     pub(crate) outages: u64,
+    /// Payload of TCP that it has acknowledged, in bytes; none with `keep`, which counts no bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) delivered_bytes: Option<u64>,
+    /// Payload of TCP that it has sent, in bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) received_bytes: Option<u64>,
 }
 
 /// The outages since the daemon's start.
@@ -206,6 +224,12 @@ pub(crate) struct FlowStatus {
     pub(crate) cached_bytes: u64,
     /// Of them acknowledged to the FH but not yet by the MH.
     pub(crate) owed_bytes: u64,
+    /// The MH's newest ACK. Its difference between two replies, modulo 2^32, is what was delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mh_ack: Option<u32>,
+    /// The MH's SND.NXT.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) mh_nxt: Option<u32>,
 }
 
 /// What a mobile's daemon sees.
@@ -235,6 +259,9 @@ pub(crate) struct MobileSessionStatus {
     pub(crate) refused: Option<String>,
     /// The addresses reported to the gateway.
     pub(crate) addresses: Vec<IpAddr>,
+    /// What the watched interface has carried, if the kernel reports it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) link_bytes: Option<LinkBytes>,
     /// The sources that report the link.
     #[serde(default)]
     pub(crate) sources: Vec<SourceStatus>,

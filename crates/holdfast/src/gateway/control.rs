@@ -13,7 +13,7 @@ use std::rc::Rc;
 use anyhow::{Context as _, bail};
 use holdfast_core::LinkSource;
 use holdfast_core::signal::{DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, Outcome};
-use holdfast_net::datapath::{has_carrier, monotonic_ns};
+use holdfast_net::datapath::{has_carrier, interface_bytes, monotonic_ns};
 use holdfast_net::monitor::{InterfaceEvent, LinkMonitor};
 use holdfast_wire::Instant;
 use tokio::io::unix::AsyncFd;
@@ -30,8 +30,8 @@ use super::took_over::TookOver;
 use super::worker_status::{QueriedWorker, WorkerEnd};
 use crate::command::Command;
 use crate::control::{
-    CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, UNKNOWN_STATE,
-    refusal,
+    CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, LinkBytes,
+    UNKNOWN_STATE, refusal,
 };
 use crate::control::{MobileStatus, StatusReply};
 use crate::outages::{EndedOutage, OutageList};
@@ -453,6 +453,7 @@ impl Control {
             data_path: data_path.into(),
             attached: seen.attached && are_attached,
             outages: self.outages.borrow().status(outages_max),
+            link_bytes: link_bytes(&settings.wireless),
             ..seen
         };
         drop(settings);
@@ -519,4 +520,21 @@ async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<(u
 )]
 fn register(monitor: LinkMonitor) -> io::Result<AsyncFd<LinkMonitor>> {
     AsyncFd::new(monitor)
+}
+
+/// What the interfaces have carried together. None: one of them is not there.
+fn link_bytes(interfaces: &[String]) -> Option<LinkBytes> {
+    interfaces.iter().try_fold(
+        LinkBytes {
+            downlink: 0,
+            uplink: 0,
+        },
+        |sum, interface| {
+            let (uplink, downlink) = interface_bytes(interface).ok()?;
+            Some(LinkBytes {
+                downlink: sum.downlink + downlink,
+                uplink: sum.uplink + uplink,
+            })
+        },
+    )
 }

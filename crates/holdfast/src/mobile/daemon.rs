@@ -124,6 +124,7 @@ impl Daemon {
         let control_socket = &self.settings.control_socket;
         let listener = ControlListener::bind(control_socket, CONTROL_SOCKET_FLAG)?;
         let _metrics = crate::metrics::serve(&self.settings.metrics, control_socket)?;
+        let _page = crate::web::serve(&self.settings.web, control_socket)?;
         let mut callers = Callers::of(listener.try_clone()?)?;
         let mut sources = Sources::start(&self.settings);
         self.link.note_started(sources.kinds());

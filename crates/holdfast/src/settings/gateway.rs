@@ -13,7 +13,8 @@ use holdfast_settings::metrics::MetricsSettings;
 use holdfast_settings::mtcp::{MtcpChoice, MtcpCompression, MtcpSettings};
 use holdfast_settings::signals::{MobileEntry, SignalSettings};
 use holdfast_settings::snoop::{SnoopSet, SnoopSettings};
-use holdfast_settings::text::{InterfaceName, Interfaces};
+use holdfast_settings::text::{InterfaceName, Interfaces, Listen};
+use holdfast_settings::web::WebSettings;
 
 use super::SettingsError;
 use super::file::{SectionValues, SettingsFile};
@@ -51,6 +52,7 @@ Examples:
   holdfast gateway --wireless wlan0 --wired eth0 --scheme hold
   holdfast gateway --wireless wlan0 --scheme snoop --snoop-set 1995
   holdfast gateway --config /etc/holdfast/holdfast.toml --log-format json
+  holdfast gateway --wireless wlan0 --web 127.0.0.1:8484
   holdfast gateway signal 10.9.0.2 down"
 )]
 pub(crate) struct GatewayArgs {
@@ -87,6 +89,9 @@ pub(crate) struct GatewayArgs {
     /// Where to receive the mobiles' signals
     #[arg(long, value_name = "ADDRESS:PORT")]
     signal_listen: Option<SocketAddr>,
+    /// Where to serve the live page
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::web::listen)]
+    web: Option<Listen>,
 }
 
 /// Other things than to run the daemon.
@@ -123,6 +128,8 @@ pub(crate) struct GatewaySettings {
     pub(crate) mobiles: Vec<PeerConfig>,
     /// Where metrics are served.
     pub(crate) metrics: MetricsSettings,
+    /// Where the live page is served.
+    pub(crate) web: WebSettings,
     /// The neighbours, where there are some.
     pub(crate) station: Option<StationSettings>,
     /// The file that these settings are of.
@@ -206,6 +213,10 @@ impl GatewayArgs {
             signals,
             mobiles: mobiles(file)?,
             metrics: file.section("metrics").read()?,
+            web: file
+                .section("web")
+                .read::<WebSettings>()?
+                .with_flag(self.web.as_ref()),
             station,
             file: file.clone(),
         })

@@ -18,6 +18,7 @@ use holdfast_settings::mtcp::{MtcpChoice, MtcpCompression, MtcpSettings};
 use holdfast_settings::signals::{MobileEntry, SignalSettings};
 use holdfast_settings::snoop::SnoopSettings;
 use holdfast_settings::sources::Sources;
+use holdfast_settings::web::WebSettings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::Table;
@@ -95,6 +96,7 @@ pub(crate) static GATEWAY_FILE: LazyLock<Vec<Section>> = LazyLock::new(|| {
         .more("link-signals.md")
         .with::<SignalSettings>(),
         metrics(),
+        web(),
         section(
             "handoff",
             "Handoff",
@@ -136,12 +138,13 @@ pub(crate) static MOBILE_FILE: LazyLock<Vec<Section>> = LazyLock::new(|| {
         .more("link-signals.md#sources")
         .with::<Sources>(),
         metrics(),
+        web(),
     ]
 });
 
-/// The sections of both files; `[keep]` and `[metrics]`, which both have, once.
+/// The sections of both files; `[keep]`, `[metrics]` and `[web]`, which both have, once.
 pub(crate) fn all_sections() -> impl Iterator<Item = &'static Section> {
-    let is_shared = |section: &&Section| matches!(section.name, "keep" | "metrics");
+    let is_shared = |section: &&Section| matches!(section.name, "keep" | "metrics" | "web");
     let own = MOBILE_FILE
         .iter()
         .filter(move |section| !is_shared(section));
@@ -166,6 +169,16 @@ fn metrics() -> Section {
     )
     .more("metrics.md")
     .with::<MetricsSettings>()
+}
+
+fn web() -> Section {
+    section(
+        "web",
+        "The live page",
+        "In the gateway's file and in the mobile's own.",
+    )
+    .more("web.md")
+    .with::<WebSettings>()
 }
 
 fn section(name: &'static str, title: &'static str, text: &'static str) -> Section {

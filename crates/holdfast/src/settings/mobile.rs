@@ -12,6 +12,8 @@ use holdfast_settings::kind::{Kind, Seconds, takes};
 use holdfast_settings::metrics::MetricsSettings;
 use holdfast_settings::mobile::{MobileDaemon, MobileSchemeName};
 use holdfast_settings::sources::Sources;
+use holdfast_settings::text::Listen;
+use holdfast_settings::web::WebSettings;
 
 use super::SettingsError;
 use super::file::{SectionValues, SettingsFile};
@@ -52,6 +54,9 @@ pub(crate) struct MobileDaemonArgs {
     /// The parameter set of freeze
     #[arg(long, value_name = "SET", value_enum)]
     freeze_set: Option<FreezeSet>,
+    /// Where to serve the live page
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::web::listen)]
+    web: Option<Listen>,
     /// How to write the log, on standard error
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) log_format: LogFormat,
@@ -88,6 +93,8 @@ pub(crate) struct MobileSettings {
     pub(crate) log_filter: Option<String>,
     /// The file that these settings are of.
     file: SettingsFile,
+    /// Where the live page is served.
+    pub(crate) web: WebSettings,
 }
 
 /// What is done for what the mobile sends.
@@ -177,6 +184,10 @@ impl MobileDaemonArgs {
             metrics: file.section("metrics").read()?,
             log_filter: keys.log_filter,
             file: file.clone(),
+            web: file
+                .section("web")
+                .read::<WebSettings>()?
+                .with_flag(self.web.as_ref()),
         })
     }
 

@@ -2,7 +2,7 @@
 //! Times and sizes in the unit that fits them.
 
 /// A time for people, in the unit that fits.
-pub(super) fn seconds(s: f64) -> String {
+pub(crate) fn seconds(s: f64) -> String {
     match s {
         _ if s < 1.0 => format!("{:.0} ms", s * 1e3),
         _ if s < 120.0 => format!("{s:.1} s"),
@@ -12,7 +12,7 @@ pub(super) fn seconds(s: f64) -> String {
 }
 
 /// A size for people, in the unit that fits.
-pub(super) fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     UNITS
         .iter()

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -52,10 +53,12 @@ fn an_outage_is_in_log_status_and_metrics_with_every_scheme() {
         harness.set_gateway_settings(&settings);
         harness.start_gateway().unwrap();
         let (mut at_fh, mut at_mh) = connection(&harness, fh(), PORT);
-        for (from, to) in [(&mut at_mh, &mut at_fh), (&mut at_fh, &mut at_mh)] {
+        let pass_octet = |from: &mut TcpStream, to: &mut TcpStream| {
             from.write_all(b"x").unwrap();
             to.read_exact(&mut [0]).unwrap();
-        }
+        };
+        pass_octet(&mut at_mh, &mut at_fh);
+        pass_octet(&mut at_fh, &mut at_mh);
         let socket = harness.folder().join("gateway.sock");
         let report = |event| report_link(&socket, MH.v4.into(), event).unwrap();
         report("down");

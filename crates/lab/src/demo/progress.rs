@@ -8,19 +8,16 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use holdfast_net::datapath::monotonic_ns;
 use holdfast_testbed::link_process::EmulatedLink;
 
+use super::live::{LiveDemo, Moment, RATE_WINDOW_S, STALL_SHOWN_S};
+use super::optimum::link_share;
 use crate::transfer::TransferWatch;
 
 /// How often the lines are drawn.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
 /// How often a line is written where nothing can be drawn over.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(2);
-/// A stall is shown from this length on, in seconds: less is the round trip's.
-const STALL_SHOWN_S: f64 = 0.2;
-/// The time over which the rate is taken, in seconds.
-const RATE_WINDOW_S: f64 = 0.5;
 
 /// Where lines go.
 pub(super) struct Progress {
@@ -49,6 +46,7 @@ impl Progress {
         names: &'a [String],
         link: &'a EmulatedLink,
         bytes: u64,
+        live: &'a LiveDemo,
     ) -> Lines<'a> {
         let style = ProgressStyle::with_template("{prefix:23} [{bar:30}] {percent:>3}%  {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -64,6 +62,7 @@ impl Progress {
             runs: runs.collect(),
             link,
             bytes,
+            live,
             written_at: None,
         }
     }
@@ -74,6 +73,7 @@ pub(super) struct Lines<'a> {
     runs: Vec<(&'a str, Option<ProgressBar>, RateMeter)>,
     link: &'a EmulatedLink,
     bytes: u64,
+    live: &'a LiveDemo,
     written_at: Option<Instant>,
 }
 
@@ -83,11 +83,15 @@ impl Lines<'_> {
         let is_due = self
             .written_at
             .is_none_or(|at| at.elapsed() >= PLAIN_INTERVAL);
-        for ((name, bar, rate), watch) in self.runs.iter_mut().zip(watches) {
+        let runs = self.runs.iter_mut().zip(watches);
+        for (number, ((name, bar, rate), watch)) in runs.enumerate() {
             let Some(moment) = Moment::now(watch, self.link) else {
                 continue;
             };
             let rate = rate.update(moment);
+            self.live.update(number, moment, rate, || {
+                link_share(self.link, moment.bytes, moment.elapsed_s).unwrap_or_default()
+            });
             let text = if moment.bytes == self.bytes {
                 "done".to_owned()
             } else {
@@ -114,39 +118,6 @@ impl Lines<'_> {
         for bar in self.runs.iter().filter_map(|(_, bar, _)| bar.as_ref()) {
             bar.abandon();
         }
-    }
-}
-
-/// A moment of a transfer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Moment {
-    /// Since its start, in seconds.
-    elapsed_s: f64,
-    /// Bytes that have arrived.
-    bytes: u64,
-    link_up: bool,
-    /// Since the link is up and nothing arrived, in seconds; 0 in an outage.
-    stall_s: f64,
-}
-
-impl Moment {
-    /// None before the start. The link's state is that of its outages.
-    fn now(watch: &TransferWatch, link: &EmulatedLink) -> Option<Self> {
-        let origin_ns = watch.origin_ns()?;
-        let since_s = |at_ns: u64| at_ns.saturating_sub(origin_ns) as f64 / 1e9;
-        let elapsed_s = since_s(monotonic_ns());
-        let outages = || link.outages.iter();
-        let link_up =
-            !outages().any(|outage| (outage.at_s..outage.at_s + outage.for_s).contains(&elapsed_s));
-        let ends_s = outages().map(|outage| outage.at_s + outage.for_s);
-        let ends_s = ends_s.filter(|end_s| *end_s <= elapsed_s);
-        let last_s = ends_s.fold(since_s(watch.download.last_ns()), f64::max);
-        Some(Self {
-            elapsed_s,
-            bytes: watch.download.bytes(),
-            link_up,
-            stall_s: if link_up { elapsed_s - last_s } else { 0.0 },
-        })
     }
 }
 

@@ -65,7 +65,7 @@ impl TransferResult {
 
     /// The sum of all stalls in seconds. One that no byte ended lasted until the next outage, or
     /// until the transfer's end.
-    fn stalled_s(&self, outages: &[OutageAt]) -> f64 {
+    pub(super) fn stalled_s(&self, outages: &[OutageAt]) -> f64 {
         let next_s = outages.iter().skip(1).map(|outage| outage.at_s);
         let ends_s = outages.iter().map(|outage| outage.at_s + outage.for_s);
         let lengths = ends_s

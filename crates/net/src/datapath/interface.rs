@@ -96,6 +96,22 @@ pub fn has_carrier(name: &str) -> io::Result<bool> {
     Ok(value.data != 0)
 }
 
+/// What an interface of the calling thread's namespace has received and sent, in bytes.
+///
+/// Errors: no such interface, or the kernel's list cannot be read.
+pub fn interface_bytes(name: &str) -> io::Result<(u64, u64)> {
+    let list = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+    bytes_of(&list, name).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// The first column of bytes received, the ninth of bytes sent, after `name:`.
+fn bytes_of(list: &str, name: &str) -> Option<(u64, u64)> {
+    let mut lines = list.lines().filter_map(|line| line.split_once(':'));
+    let (_, columns) = lines.find(|(found, _)| found.trim() == name)?;
+    let mut columns = columns.split_whitespace().map(|column| column.parse().ok());
+    Some((columns.next()??, columns.nth(7)??))
+}
+
 /// How many TCX programs others have attached to an interface, by way; empty where the
 /// kernel does not report it.
 pub fn tcx_program_count(ifindex: u32) -> Vec<(&'static str, u32)> {
@@ -119,4 +135,20 @@ pub fn tcx_program_count(ifindex: u32) -> Vec<(&'static str, u32)> {
             (result == 0).then_some((name, unsafe { options.__bindgen_anon_1.count }))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_of_an_interface_are_found_by_its_whole_name() {
+        let list = "Inter-|   Receive       |  Transmit\n \
+            face |bytes packets errs drop fifo frame compressed multicast|bytes packets\n    \
+            lo: 7 1 0 0 0 0 0 0 7 1 0 0 0 0 0 0\n\
+            wlan0: 5000000000 3 0 0 0 0 0 0 12 4 0 0 0 0 0 0\n";
+        assert_eq!(bytes_of(list, "wlan0"), Some((5_000_000_000, 12)));
+        assert_eq!(bytes_of(list, "lan0"), None);
+        assert_eq!(bytes_of("wlan0: 1 2", "wlan0"), None);
+    }
 }

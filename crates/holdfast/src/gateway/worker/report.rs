@@ -190,6 +190,8 @@ fn mobile_status(mobile: &MobileView, now: Instant) -> MobileStatus {
         flows: mobile.flows as u64,
         cached_bytes: mobile.cached_bytes,
         outages: mobile.outages,
+        delivered_bytes: Some(mobile.delivered_bytes),
+        received_bytes: Some(mobile.received_bytes),
         ..MobileStatus::default()
     }
 }
@@ -202,6 +204,8 @@ fn flow_status(flow: &FlowView) -> FlowStatus {
         state: flow.state.to_owned(),
         cached_bytes: flow.cached_bytes,
         owed_bytes: flow.owed_bytes,
+        mh_ack: flow.mh_numbers.map(|(ack, _)| ack.get()),
+        mh_nxt: flow.mh_numbers.map(|(_, nxt)| nxt.get()),
     }
 }
 

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use holdfast_core::{LinkSource, LinkState};
+use holdfast_net::datapath::interface_bytes;
 
 use super::Daemon;
-use crate::control::MobileSessionStatus;
-use crate::control::{ControlReply, ControlRequest, UNKNOWN_STATE, refusal};
+use crate::control::{
+    ControlReply, ControlRequest, LinkBytes, MobileSessionStatus, UNKNOWN_STATE, refusal,
+};
 
 holdfast_core::counters! {
     /// What the daemon counts beside its session with the gateway.
@@ -109,6 +111,9 @@ impl Daemon {
             acknowledged: self.session.is_acknowledged(),
             refused: self.session.refusal().map(|reason| format!("{reason:?}")),
             addresses: self.session.addresses().to_vec(),
+            link_bytes: interface_bytes(&self.cells.present().interface)
+                .ok()
+                .map(|(downlink, uplink)| LinkBytes { downlink, uplink }),
             sources: self.link.status(),
             outages: self.outages.status(outages_max),
             counters: by_name,
