@@ -238,7 +238,7 @@ fn announce(settings: &GatewaySettings, path: &DataPath, found: usize) {
     tracing::info!(
         wireless = path.interface().name,
         scheme = settings.daemon.scheme.name(),
-        data_path = engine::path_name(path),
+        data_path = worker::path_name(path),
         detaches_on_death = path.detaches_on_death(),
         device_down = path.device_name(Direction::Downlink),
         device_up = path.device_name(Direction::Uplink),

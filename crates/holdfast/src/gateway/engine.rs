@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Starts the engine's packet worker: the gateway's, and the mobile's for what it sends.
 
-use std::io;
 use std::time::Duration;
 
-use holdfast_core::{Direction, FlowRecord, Settings};
+use holdfast_core::{FlowRecord, Settings};
 use holdfast_net::datapath::DataPath;
-use holdfast_net::tun::LayerKind;
 use tokio::sync::oneshot;
 
 use super::records::Records;
 use super::station::Station;
-use super::worker::{Worker, WorkerSettings};
-use crate::command::{Attachment, RunningWorker, WorkerHandle};
+use super::worker::{Worker, WorkerSettings, attachment};
+use crate::command::{RunningWorker, WorkerHandle};
 use crate::outages::OutageSender;
 
 /// Starts the thread. `station` makes the part of a base station in it, where there are neighbours.
@@ -41,17 +39,6 @@ pub(super) fn start(
     })
 }
 
-/// The data path as others see it. Errors: no descriptor is free.
-pub(super) fn attachment(path: &DataPath) -> io::Result<Attachment> {
-    let devices = [Direction::Downlink, Direction::Uplink].map(|way| path.device_ifindex(way));
-    Ok(Attachment {
-        counters: path.counters()?,
-        link_ifindex: path.interface().ifindex,
-        devices: devices.to_vec(),
-        data_path: path_name(path),
-    })
-}
-
 /// Starts the engine for what a mobile sends: the servers are its MHs, and the local stack and what
 /// is behind it are its FHs.
 pub(crate) fn start_at_mobile(
@@ -69,12 +56,4 @@ pub(crate) fn start_at_mobile(
         outages,
     };
     start(path, settings, (records, Vec::new()), || None)
-}
-
-/// The data path's name in status and log.
-pub(super) fn path_name(path: &DataPath) -> &'static str {
-    match path.interface().kind {
-        LayerKind::Ethernet => "tc-tap",
-        LayerKind::RawIp => "tc-tun",
-    }
 }

@@ -31,6 +31,7 @@ mod quarantine;
 mod reading;
 mod report;
 
+pub(super) use attach::{attachment, path_name};
 use panics::new_engine;
 use quarantine::Quarantine;
 

@@ -142,11 +142,11 @@ fn flags_override_the_file() {
 
 #[test]
 fn a_gateway_has_one_wireless_interface_or_several() {
-    let of = |flags: &[&str], text: &str| settings_with(flags, text).map(|one| one.wireless);
+    let names = |flags: &[&str], text: &str| settings_with(flags, text).map(|one| one.wireless);
     let file = "[gateway]\nwireless = [\"wlan0\", \"wlan1\"]";
-    assert_eq!(of(&[], file).unwrap(), ["wlan0", "wlan1"]);
+    assert_eq!(names(&[], file).unwrap(), ["wlan0", "wlan1"]);
     let flags = ["--wireless", "wlan2", "--wireless", "wlan3"];
-    assert_eq!(of(&flags, file).unwrap(), ["wlan2", "wlan3"]);
+    assert_eq!(names(&flags, file).unwrap(), ["wlan2", "wlan3"]);
     let state = |wireless: &str| {
         let text = format!("[gateway]\nwireless = {wireless}\nstate_file = \"/tmp/state\"");
         let settings = settings_with(&[], &text).unwrap();
@@ -156,12 +156,12 @@ fn a_gateway_has_one_wireless_interface_or_several() {
     assert_eq!(state("[\"wlan0\", \"wlan1\"]"), "/tmp/state.wlan0");
     for wrong in ["[\"wlan0\", \"wlan0\"]", "[]", "[\"a/b\"]", "\"\""] {
         let text = format!("[gateway]\nwireless = {wrong}");
-        let shown = of(&[], &text).unwrap_err().to_string();
+        let shown = names(&[], &text).unwrap_err().to_string();
         assert!(shown.contains("a list of up to 16"), "{shown}");
     }
-    let twice = of(&["--wireless", "wlan0", "--wireless", "wlan0"], "");
+    let twice = names(&["--wireless", "wlan0", "--wireless", "wlan0"], "");
     assert!(twice.unwrap_err().to_string().contains("each once"));
-    let wired = of(&["--wired", "wlan1"], file).unwrap_err().to_string();
+    let wired = names(&["--wired", "wlan1"], file).unwrap_err().to_string();
     assert!(wired.contains("which is the wireless interface"), "{wired}");
 }
 

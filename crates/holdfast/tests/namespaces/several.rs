@@ -91,7 +91,7 @@ fn an_outage_of_one_interface_is_none_of_the_other() {
     let of_first = mobile(&MH.v4.to_string());
     assert_eq!(of_first["link"], "up");
     assert_eq!(of_first["interface"], GATEWAY_IF);
-    // Downloads of both, of which one waits for its link.
+    // Downloads of both. One waits for its link.
     let waiting = Flow::start(second_flow.0, second_flow.1, MB, 7);
     let flow = Flow::start(first.0, first.1, MB, 8);
     assert_eq!(flow.finish().unwrap().bytes(), MB);

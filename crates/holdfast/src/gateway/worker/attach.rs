@@ -3,9 +3,31 @@
 
 use std::io;
 
+use holdfast_core::Direction;
+use holdfast_net::datapath::DataPath;
+use holdfast_net::tun::LayerKind;
+
 use super::{Worker, clock, ip_offset, pool_bytes_max};
 use crate::command::{Attachment, Limits};
-use crate::gateway::engine::attachment;
+
+/// The data path as others see it. Errors: no descriptor is free.
+pub(in crate::gateway) fn attachment(path: &DataPath) -> io::Result<Attachment> {
+    let devices = [Direction::Downlink, Direction::Uplink].map(|way| path.device_ifindex(way));
+    Ok(Attachment {
+        counters: path.counters()?,
+        link_ifindex: path.interface().ifindex,
+        devices: devices.to_vec(),
+        data_path: path_name(path),
+    })
+}
+
+/// The data path's name in status and log.
+pub(in crate::gateway) fn path_name(path: &DataPath) -> &'static str {
+    match path.interface().kind {
+        LayerKind::Ethernet => "tc-tap",
+        LayerKind::RawIp => "tc-tun",
+    }
+}
 
 impl Worker {
     /// The interface was removed, and one with its name is there. The flows stay, and their cached
