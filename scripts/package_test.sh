@@ -109,6 +109,39 @@ pages_are_clean() {
     done
 }
 
+# --- OpenWrt -----------------------------------------------------------------------------------
+
+readonly openwrt=packaging/openwrt
+# Each awk that Debian has; OpenWrt's is busybox.
+uci_becomes_toml() {
+    local daemon awk
+    for awk in mawk gawk busybox; do
+        mkdir -p "$work/$awk"
+        ln -sf "$(command -v "$awk")" "$work/$awk/awk"
+        for daemon in gateway mobile; do
+            PATH="$work/$awk:$PATH" $openwrt/files/uci-to-toml $daemon $openwrt/tests/$daemon.uci |
+                diff $openwrt/tests/$daemon.toml -
+        done
+    done
+}
+# Each line of wrong.txt: two lines of a file, and the place and the words of the error.
+wrong_uci_is_one_line() {
+    local first second error output
+    while IFS='|' read -r first second error; do
+        [[ "$first" != '#'* ]] || continue
+        printf '%b\n%b\n' "$first" "$second" >"$work/wrong"
+        output="$($openwrt/files/uci-to-toml gateway "$work/wrong" 2>&1 >/dev/null || echo "status $?")"
+        diff <(printf 'uci-to-toml: %s:%s\nstatus 64\n' "$work/wrong" "$error") - <<<"$output"
+    done <$openwrt/tests/wrong.txt
+}
+# No key of the examples is refused.
+daemon_takes_what_uci_became() {
+    local status=0
+    $openwrt/files/uci-to-toml gateway $openwrt/files/holdfast.config >"$work/openwrt.toml"
+    x86_64 gateway --config "$work/openwrt.toml" --check || status=$?
+    [ $status -ne 64 ]
+}
+
 # --- arm64 -----------------------------------------------------------------------------------
 
 arm64() { qemu-aarch64-static "$work/aarch64/usr/bin/holdfast" "$@"; }
@@ -171,12 +204,14 @@ readonly boot='
     mkdir -p /run/systemd && mount -t tmpfs tmpfs /run/systemd
     exec systemd-nspawn --quiet --keep-unit --register=no --boot --directory="$3" \
         --network-namespace-path="$4" --capability=all --system-call-filter="bpf perf_event_open" \
-        --bind=/dev/net/tun --link-journal=no --console=read-only'
+        --link-journal=no --console=read-only'
 started_machine() {
     unshare --mount bash -c "$boot" boot "$cgroups" "$group" "$work/$1" "/run/netns/$gateway" \
         </dev/null >"$work/$1.console" 2>&1 &
     machine=$!
     until_true inside systemctl is-active multi-user.target
+    # As udev makes it.
+    in_shell 'mkdir -p /dev/net && rm -f /dev/net/tun && mknod -m 666 /dev/net/tun c 10 200'
 }
 stop_machine() {
     [ -n "$machine" ] || return 0
@@ -205,7 +240,10 @@ not_started_yet() {
 started_gateway() {
     in_shell 'sed -i "s/^wireless = .*/wireless = \"wireless0\"/" /etc/holdfast/holdfast.toml'
     inside holdfast gateway --config /etc/holdfast/holdfast.toml --check
-    inside systemctl enable --now holdfast-gateway
+    inside systemctl enable --now holdfast-gateway || {
+        inside journalctl --no-pager -u holdfast-gateway -n 20
+        return 1
+    }
     until_true status
 }
 
@@ -293,7 +331,7 @@ life_in() {
     check "$suite: apt install" inside apt-get -q -y install /root/holdfast.deb
     check "$suite: no unit is enabled or started" not_started_yet
     check "$suite: --check, start, status" started_gateway
-    started_transfer
+    started_transfer || true
     check "$suite: upgrade in mid-transfer" upgraded
     check "$suite: the bytes of the transfer" intact
     check "$suite: NetworkManager's hook" hooked
@@ -326,6 +364,9 @@ check '.deb and .rpm have the same files' finds_nothing same_files
 check 'settings are conffiles for root alone' settings_are_private
 check 'manual pages' finds_nothing pages_are_clean
 check 'the SBOM is JSON' python3 -m json.tool "$packages"/*.cdx.json
+check 'OpenWrt: UCI to TOML' uci_becomes_toml
+check 'OpenWrt: mistakes' wrong_uci_is_one_line
+check 'OpenWrt: the daemon takes the settings' daemon_takes_what_uci_became
 check 'arm64: --version' arm64 --version
 check 'arm64: gateway --check' arm64_checks_the_router
 check 'arm64: the packets of the model' arm64_sends_the_same_packets
