@@ -77,24 +77,27 @@ struct Upload {
 /// Without the daemon, and with it.
 type Pair = [Upload; 2];
 
+/// One of its figures.
+type Figure = fn(&Upload) -> f64;
+
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let pairs = measure(&args, &StopFlag::on_signals()?)?;
     println!("{}", serde_json::to_string(&pairs)?);
-    let medians = |figure: fn(&Upload) -> f64| -> anyhow::Result<[f64; 2]> {
+    let medians = |figure: Figure| -> anyhow::Result<[f64; 2]> {
         let of_side = |side: usize| median(pairs.iter().map(|pair| figure(&pair[side])).collect());
         Ok([
             of_side(0).context("no pairs")?,
             of_side(1).context("no pairs")?,
         ])
     };
-    let ratio = |figure: fn(&Upload) -> f64| {
+    let ratio = |figure: Figure| {
         let ratios = pairs
             .iter()
             .map(|[plain, auto]| figure(auto) / figure(plain));
         median(ratios.collect()).context("no pairs")
     };
-    let figures: [(&str, &str, fn(&Upload) -> f64); 3] = [
+    let figures: [(&str, &str, Figure); 3] = [
         ("throughput", "Mb/s", |upload| upload.mbit_per_s),
         ("round trip", "us", |upload| upload.round_trip_us),
         ("queue in the device", "bytes", |upload| upload.queue_bytes),

@@ -125,6 +125,27 @@ fn a_duplicate_of_an_earlier_silence_is_no_answer_to_the_probe_of_this_one() {
 }
 
 #[test]
+fn a_peer_is_taken_until_what_was_lost_has_arrived() {
+    let mut bench = bench_with(Settings {
+        takes_in_outages: true,
+        ..settings(Scheme::Auto)
+    });
+    let taken = |bench: &mut Bench| bench.gateway.poll_peer().map(|(_, takes)| takes);
+    let Busy { next, una, .. } = busy(&mut bench);
+    bench.wait(500);
+    assert_eq!(taken(&mut bench), Some(true));
+    bench.up(una + LEN);
+    while link(&bench) != LinkState::Up {
+        bench.wait(2);
+    }
+    // All is sent, and not acknowledged: the FH's own copies are suppressed.
+    assert_eq!(taken(&mut bench), None);
+    assert!(!bench.down(una + LEN, LEN).forwarded);
+    bench.up(next);
+    assert_eq!(taken(&mut bench), Some(false));
+}
+
+#[test]
 fn after_an_outage_the_window_follows_what_the_link_delivers_now() {
     let mut bench = bench_with(Settings {
         flow_cache_bytes_max: 1 << 20,
