@@ -52,24 +52,21 @@ const INTRODUCTION: &str = "\
 <!-- Made by `holdfast generate counters docs/`; a test compares. -->
 # Counters
 
-`holdfast status` prints the counters that are not 0, `holdfast status --json` all of them, and
-[metrics](metrics.md) have them under the names of the last column. They begin at 0 with the daemon.
-Where both daemons have a counter of a group, it is the same. *Now* marks a present value.
+`holdfast status` prints the counters that are not 0, `holdfast status --json` all of them. They begin at 0 with the
+daemon. Where both daemons have a counter, it is the same. *Now* marks a present value.
+
+[Metrics](metrics.md) have the same counters: `host.acks-made` is `holdfast_host_acks_made_total` there, and the present
+value `worker.buffer_bytes` is `holdfast_worker_buffer_bytes`.
 ";
 
 /// `docs/counters.md`.
 pub(crate) fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
-    page.push_str("\n| counter | meaning | metric |\n| --- | --- | --- |\n");
+    page.push_str("\n| counter | meaning |\n| --- | --- |\n");
     for (name, info) in BY_NAME.iter() {
         let now = if info.is_gauge { "*Now:* " } else { "" };
-        let metric = crate::metrics::metric_name(name, info);
         // Writing into a String cannot fail.
-        let _ = writeln!(
-            page,
-            "| `{name}` | {now}{} | `{metric}` |",
-            info.description
-        );
+        let _ = writeln!(page, "| `{name}` | {now}{} |", info.description);
     }
     page
 }

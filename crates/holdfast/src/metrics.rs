@@ -62,7 +62,7 @@ async fn answer(State(status): State<DaemonStatus>, headers: HeaderMap) -> Respo
 }
 
 /// The name of the metric of a counter.
-pub(crate) fn metric_name(name: &str, info: &CounterInfo) -> String {
+fn metric_name(name: &str, info: &CounterInfo) -> String {
     let name = name.replace(['.', '-'], "_");
     let suffix = if info.is_gauge { "" } else { "_total" };
     format!("holdfast_{name}{suffix}")

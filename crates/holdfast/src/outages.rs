@@ -312,7 +312,7 @@ mod tests {
             list.add(*outage, None, outage.begin + outage.length);
         }
         assert_eq!(list.status(9).count, 0, "others may come");
-        list.handle_timeout(list.next_timeout() + MERGE_WAIT * 9);
+        list.handle_timeout(at(0) + DAY / 2);
         assert_eq!(list.next_timeout(), at(0) + DAY, "nothing waits");
         list.status(9)
     }

@@ -4,7 +4,7 @@
 crate::counters! {
     /// What `keep` has done since the start.
     pub struct KeepCounters {
-        /// Packets taken.
+        /// Packets that were taken in an outage.
         pub taken = "taken",
         /// Packets that passed unchanged.
         pub passed = "passed",

@@ -91,7 +91,7 @@ holdfast_core::counters! {
     pub(in crate::gateway) struct WorkerGauges {
         /// Memory of the buffers in use.
         buffer_bytes = "buffer_bytes",
-        /// Flows that pass, because one of their packets had met a defect.
+        /// Flows that pass because one of their packets caused a defect.
         quarantined = "quarantined",
         /// Flows with a dictionary for compression.
         dictionaries = "dictionaries",
