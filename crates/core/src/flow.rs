@@ -24,12 +24,14 @@ mod resets;
 mod sending;
 mod tracking;
 mod transmissions;
+mod uploads;
 pub(crate) use credible::WINDOW_MAX;
 pub(crate) use idle::IdleFlow;
 pub(crate) use mute::Mute;
 use sending::{BeforeOutage, Probed, Resending};
 pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
+pub(crate) use uploads::Uploads;
 
 /// How well a flow is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,6 +172,8 @@ pub(crate) struct Flow<P: Payload> {
     pub transmissions: Transmissions,
     /// The newest ACK without data for the MH that an outage may have swallowed.
     pub held_ack: Option<P>,
+    /// What the MH sends.
+    pub uploads: Uploads,
     pub uplink_header: Option<P::Header>,
     pub downlink_header: Option<P::Header>,
     pub path_mtu: Option<u32>,
@@ -220,6 +224,7 @@ impl<P: Payload> Flow<P> {
             ack_shown: None,
             transmissions: Transmissions::default(),
             held_ack: None,
+            uploads: Uploads::default(),
             uplink_header: None,
             downlink_header: None,
             path_mtu: None,
@@ -481,6 +486,7 @@ impl<P: Payload> Flow<P> {
         self.ack_shown = None;
         self.forget_sending();
         self.held_ack = None;
+        self.uploads = Uploads::default();
         self.sacked.clear();
         self.transmissions.clear();
         self.sent_nxt = self.fh.max;

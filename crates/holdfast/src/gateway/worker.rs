@@ -66,6 +66,8 @@ struct WorkerCounters {
     resent: u64,
     /// ACKs and RSTs made.
     made: u64,
+    /// ICMP messages to senders at the MH.
+    unreachables: u64,
     /// Segments with a wrong checksum, passed on.
     wrong_checksum: u64,
     /// Frames that were not understood, passed on.
@@ -368,6 +370,10 @@ impl Worker {
                 Action::Repeat(packet) => {
                     self.counters.forwarded += 1;
                     emit::forward(&self.path, packet)
+                }
+                Action::Notify(unreachable) => {
+                    self.counters.unreachables += u64::from(unreachable.copies);
+                    emit::send_unreachable(&self.path, unreachable)
                 }
                 Action::Record(record) => {
                     self.records.note(record);

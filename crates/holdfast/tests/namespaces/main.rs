@@ -36,6 +36,7 @@ mod sources;
 mod transparency;
 mod units;
 mod uploads;
+mod uploads_by_gateway;
 
 use std::net::{IpAddr, TcpStream};
 

@@ -172,7 +172,7 @@ fn largest<T, K: Ord>(
 }
 
 impl WorkerCounters {
-    fn named(&self) -> [(&'static str, u64); 15] {
+    fn named(&self) -> [(&'static str, u64); 16] {
         [
             ("forwarded", self.forwarded),
             ("sack_replaced", self.sack_replaced),
@@ -182,6 +182,7 @@ impl WorkerCounters {
             ("suppressed", self.suppressed),
             ("resent", self.resent),
             ("made", self.made),
+            ("unreachables", self.unreachables),
             ("wrong_checksum", self.wrong_checksum),
             ("not_understood", self.not_understood),
             ("too_big", self.too_big),

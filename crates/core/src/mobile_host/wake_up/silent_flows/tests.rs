@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which flows are silent, which are probed, which are woken.
 
+use crate::back_off::doublings;
 use super::*;
 use crate::mobile_host::tests::wake_flow as host_flow;
 
