@@ -173,7 +173,7 @@ pub(crate) struct Flow<P: Payload> {
     /// The newest ACK without data for the MH that an outage may have swallowed.
     pub held_ack: Option<P>,
     /// What the MH sends.
-    pub uploads: Uploads,
+    pub uploads: Option<Box<Uploads>>,
     pub uplink_header: Option<P::Header>,
     pub downlink_header: Option<P::Header>,
     pub path_mtu: Option<u32>,
@@ -224,7 +224,7 @@ impl<P: Payload> Flow<P> {
             ack_shown: None,
             transmissions: Transmissions::default(),
             held_ack: None,
-            uploads: Uploads::default(),
+            uploads: None,
             uplink_header: None,
             downlink_header: None,
             path_mtu: None,
@@ -357,18 +357,23 @@ impl<P: Payload> Flow<P> {
 
     /// A keep-alive (RFC 9293, 3.8.4) in the FH's name: with nothing kept, all that
     /// makes the MH answer.
-    pub(crate) fn made_probe(&self) -> Option<Action<P>> {
+    ///
+    /// With the newest timestamp that was sent to the MH: a segment with an older one may get no
+    /// answer (Linux, `PAWSOldAck`).
+    pub(crate) fn made_probe(&mut self) -> Option<Action<P>> {
+        let template = self.downlink_header.clone()?;
+        let timestamps = self.mh.timestamps.map(|mh| Timestamps {
+            tsval: self.note_tsval(mh.tsecr),
+            tsecr: self.fh.tsecr,
+        });
         Some(Action::Send(Made {
             direction: Direction::Downlink,
-            template: self.downlink_header.clone()?,
+            template,
             seq: self.fh.una - 1,
             ack: self.fh.ack,
             window: self.fh.window,
             flags: Flags::ACK,
-            timestamps: self.mh.timestamps.map(|mh| Timestamps {
-                tsval: mh.tsecr,
-                tsecr: self.fh.tsecr,
-            }),
+            timestamps,
             sack: SackBlocks::default(),
         }))
     }
@@ -486,7 +491,7 @@ impl<P: Payload> Flow<P> {
         self.ack_shown = None;
         self.forget_sending();
         self.held_ack = None;
-        self.uploads = Uploads::default();
+        self.uploads = None;
         self.sacked.clear();
         self.transmissions.clear();
         self.sent_nxt = self.fh.max;

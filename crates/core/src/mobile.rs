@@ -284,7 +284,11 @@ impl Mobile {
 
     /// It was uploading and has not answered a probe.
     pub(crate) fn upload_is_silent(&self) -> bool {
-        self.is_away() && self.upload.as_ref().is_some_and(|watch| watch.probed_at.is_some())
+        self.is_away()
+            && self
+                .upload
+                .as_ref()
+                .is_some_and(|watch| watch.probed_at.is_some())
     }
 
     /// The time in which a sender at the MH would have answered.
@@ -477,7 +481,13 @@ impl Mobile {
         let window_open = self.window > self.in_flight.bytes;
         let pace =
             (backlog_waits && self.link == Link::Recovering && window_open).then_some(self.pace_at);
-        earliest([probe, silent, pace, self.upload_probe_at(), self.warned_until])
+        earliest([
+            probe,
+            silent,
+            pace,
+            self.upload_probe_at(),
+            self.warned_until,
+        ])
     }
 }
 

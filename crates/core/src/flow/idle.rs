@@ -49,7 +49,7 @@ impl<P: Payload> Flow<P> {
             && self.sacked.is_empty()
             && self.transmissions.is_empty()
             && self.held_ack.is_none()
-            && self.uploads.is_empty()
+            && self.uploads.is_none()
             && self.ack_shown.is_none()
             && self.kept_elsewhere == KeptElsewhere::default();
         let waits_for_nothing = !self.scheduled.is_set()

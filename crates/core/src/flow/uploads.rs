@@ -2,28 +2,39 @@
 //! What the MH sends, and how its sender is woken after an outage: by no more than what is true.
 //!
 //! - The FH's newest ACK. The radio may have lost those before it, and an ACK of something new ends
-//!   a sender's back-off.
+//!   a sender's back-off. ACKs at the ends of segments below it go ahead: the first that is new to
+//!   the sender is of the segment that it has retransmitted, alone. One of others too would show
+//!   the sender that nothing was lost (F-RTO, RFC 5682), while all the rest is.
+//! - They echo the MH's clock as it was a round trip ago. Otherwise the sender takes the outage for
+//!   a round trip, and what it has retransmitted for a false alarm (Eifel, RFC 3522).
 //! - ICMP about the first byte that the FH lacks (RFC 6069), for a sender that has every ACK. A
 //!   sender that lacks one ignores it.
 
 use core::time::Duration;
 
-use holdfast_wire::{Instant, SackBlocks, Segment};
+use holdfast_wire::{Instant, SackBlocks, Segment, SeqNum, Timestamps};
 
 use super::{Flow, Stage};
 use crate::back_off::doublings;
-use crate::{Action, Actions, Payload, Unreachable};
+use crate::mobile_host::withheld::{AckAndWindow, FhClock as Clock, SegmentBoundaries};
+use crate::{Action, Actions, Made, Payload, Unreachable};
 
 /// An MH whose last data were older than this at link down has nothing in flight.
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(60);
 /// A sender is woken this often at most.
 const TRIES_MAX: u8 = 3;
+/// ACKs below the newest: as many as an outage may have lost.
+const STEPS: u32 = 64;
 
 /// What is known of the data that the MH sends.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Uploads {
     /// When they came last.
-    data_at: Option<Instant>,
+    data_at: Instant,
+    /// Where segments end.
+    boundaries: SegmentBoundaries,
+    /// The MH's.
+    clock: Clock,
     /// The timestamp of an ACK of the FH, and when that passed.
     timed: Option<(u32, Instant)>,
     /// Until the MH sends something after an outage.
@@ -39,11 +50,6 @@ struct WakeUp {
 }
 
 impl Uploads {
-    /// Nothing is known that counts.
-    pub(crate) const fn is_empty(&self) -> bool {
-        self.data_at.is_none() && self.timed.is_none() && self.wake_up.is_none()
-    }
-
     /// When the sender is woken again.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         Some(self.wake_up?.at)
@@ -51,32 +57,51 @@ impl Uploads {
 }
 
 impl<P: Payload> Flow<P> {
-    /// The MH has sent data of late, and may send more.
+    /// The MH has sent data of late, and has more to send or to send again.
     pub(crate) fn is_uploading(&self) -> bool {
-        self.stage == Stage::Open && self.uploads.data_at.is_some() && self.mh.fin.is_none()
+        let is_done = self.mh.fin.is_some_and(|fin| fin.at_or_before(self.fh.ack));
+        self.has_true_ack() && self.uploads.is_some() && !is_done
+    }
+
+    /// An ACK of more than the MH was seen to send may be a forged one: nothing is made of it.
+    fn has_true_ack(&self) -> bool {
+        self.stage == Stage::Open && self.fh.ack.at_or_before(self.mh.nxt)
     }
 
     /// An ACK of the FH passes: the MH's next data echo its timestamp.
     pub(crate) fn time_echo(&mut self, ack: &Segment, now: Instant) {
-        if let (None, Some(timestamps)) = (self.uploads.timed, ack.options.timestamps) {
-            self.uploads.timed = Some((timestamps.tsval, now));
+        if let (Some(uploads), Some(timestamps)) = (&mut self.uploads, ack.options.timestamps) {
+            uploads.timed.get_or_insert((timestamps.tsval, now));
         }
     }
 
     /// A segment of the MH that fits. Returns a round trip of the wireless half, if it shows one.
-    pub(crate) fn note_upload(&mut self, segment: &Segment, now: Instant) -> Option<Duration> {
+    pub(crate) fn note_upload(
+        &mut self,
+        segment: &Segment,
+        segment_len: u32,
+        now: Instant,
+    ) -> Option<Duration> {
         let has_data = segment.payload_len > 0;
         if has_data {
-            self.uploads.data_at = Some(now);
+            let uploads = self.uploads.get_or_insert_default();
+            uploads.data_at = now;
+            if !segment.seq.before(uploads.boundaries.end) || uploads.boundaries.segment_bytes == 0
+            {
+                let len = segment.payload_len;
+                uploads.boundaries.note(segment.seq, len, segment_len);
+            }
         }
+        let uploads = self.uploads.as_mut()?;
         if has_data || segment.seq == self.fh.ack {
-            self.uploads.wake_up = None;
+            uploads.wake_up = None;
         }
-        let (tsval, at) = self.uploads.timed?;
-        let echo = segment.options.timestamps?.tsecr;
-        let answers = (echo.wrapping_sub(tsval) as i32) >= 0;
+        let Timestamps { tsval, tsecr } = segment.options.timestamps?;
+        uploads.clock.note(tsval, now);
+        let (sent, at) = uploads.timed?;
+        let answers = (tsecr.wrapping_sub(sent) as i32) >= 0;
         answers.then(|| {
-            self.uploads.timed = None;
+            uploads.timed = None;
             now.saturating_since(at)
         })
     }
@@ -93,56 +118,88 @@ impl<P: Payload> Flow<P> {
         now: Instant,
         actions: &mut Actions<P>,
     ) -> bool {
-        // What an outage has delayed measures nothing.
-        self.uploads.timed = None;
-        let since_data = self.uploads.data_at.map(|at| now.saturating_since(at));
-        let is_recent = since_data.is_some_and(|since| since < outage + IN_FLIGHT_MAX);
-        let ack = held.map(Action::Repeat);
-        if self.stage != Stage::Open || !is_recent {
-            actions.extend(ack);
+        let has_true_ack = self.has_true_ack();
+        let uploads = self.uploads.as_mut().filter(|_| has_true_ack);
+        let since_data = uploads.map(|uploads| {
+            // What an outage has delayed measures nothing.
+            uploads.timed = None;
+            now.saturating_since(uploads.data_at)
+        });
+        let Some(since_data) = since_data.filter(|since| *since < outage + IN_FLIGHT_MAX) else {
+            actions.extend(held.map(Action::Repeat));
             return false;
-        }
+        };
         // What is cached for the MH has the FH's newest ACK too.
-        let is_repeated = ack.is_some() || !self.has_backlog();
-        actions.extend(ack.or_else(|| is_repeated.then(|| self.newest_ack()).flatten()));
+        let waits = held.is_none() && self.has_backlog();
+        if !waits {
+            self.acknowledge_upload(now, actions);
+        }
         // It has just sent data, or has none that the FH lacks.
-        let is_awake = is_heard && (since_data == Some(Duration::ZERO) || self.mh.nxt == self.fh.ack);
+        let is_awake = is_heard && (since_data.is_zero() || self.mh.nxt == self.fh.ack);
         if !is_awake {
-            let copies = if is_repeated { doublings(outage) } else { 0 };
+            let copies = if waits { 0 } else { doublings(outage) };
             actions.extend(self.unreachable(copies));
-            self.uploads.wake_up = Some(WakeUp {
+            let wake_up = WakeUp {
                 at: now + wait,
                 wait,
                 tries: 1,
-            });
+            };
+            self.uploads.get_or_insert_default().wake_up = Some(wake_up);
         }
-        is_repeated
+        !waits
     }
 
     /// Wakes the sender once more, if that is due. True if so.
     pub(crate) fn wake_sender_again(&mut self, now: Instant, actions: &mut Actions<P>) -> bool {
-        let wake_up = self.uploads.wake_up.filter(|wake_up| wake_up.at <= now);
-        let Some(WakeUp { wait, tries, .. }) = wake_up else {
+        let has_true_ack = self.has_true_ack();
+        let Some(uploads) = &mut self.uploads else {
+            return false;
+        };
+        let due = uploads.wake_up.take_if(|wake_up| wake_up.at <= now);
+        let Some(WakeUp { wait, tries, .. }) = due.filter(|_| has_true_ack) else {
             return false;
         };
         let wait = wait * 2;
-        self.uploads.wake_up = (tries < TRIES_MAX).then(|| WakeUp {
+        uploads.wake_up = (tries < TRIES_MAX).then(|| WakeUp {
             at: now + wait,
             wait,
             tries: tries + 1,
         });
-        actions.extend(self.newest_ack());
+        actions.extend(self.upload_ack(self.fh.ack, now));
         actions.extend(self.unreachable(1));
         true
     }
 
     /// The sender is not woken any more: the link is down.
-    pub(crate) const fn let_sender_sleep(&mut self) {
-        self.uploads.wake_up = None;
+    pub(crate) fn let_sender_sleep(&mut self) {
+        if let Some(uploads) = &mut self.uploads {
+            uploads.wake_up = None;
+        }
     }
 
-    fn newest_ack(&mut self) -> Option<Action<P>> {
-        self.made_report(self.ack_for_mh(self.fh.ack), SackBlocks::default())
+    /// The FH's newest ACK, and ahead of it those at the ends of segments below.
+    fn acknowledge_upload(&mut self, now: Instant, actions: &mut Actions<P>) {
+        let newest = AckAndWindow {
+            ack: self.ack_for_mh(self.fh.ack),
+            window: self.fh.window,
+        };
+        if let (Some(uploads), Some(scale)) = (&self.uploads, self.fh.window_scale) {
+            for step in uploads.boundaries.steps(newest, scale, STEPS) {
+                actions.extend(self.upload_ack(step.ack, now));
+            }
+        }
+        actions.extend(self.upload_ack(newest.ack, now));
+    }
+
+    fn upload_ack(&mut self, ack: SeqNum, now: Instant) -> Option<Action<P>> {
+        let echo = self.uploads.as_ref()?.clock.echo(now);
+        match self.made_report(ack, SackBlocks::default())? {
+            Action::Send(made) => Some(Action::Send(Made {
+                timestamps: made.timestamps.map(|own| Timestamps { tsecr: echo, ..own }),
+                ..made
+            })),
+            other => Some(other),
+        }
     }
 
     fn unreachable(&self, copies: u8) -> Option<Action<P>> {

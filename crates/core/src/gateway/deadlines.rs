@@ -307,7 +307,10 @@ impl<P: Payload> Gateway<P> {
             }
             flow.repair_at = Some(now + wait);
         }
-        let wake_up = flow.uploads.next_timeout();
+        let wake_up = flow
+            .uploads
+            .as_ref()
+            .and_then(|uploads| uploads.next_timeout());
         let deadline = earliest([flow.repair_at, wake_up, scheme.get().next_timeout(flow)]);
         self.timers
             .schedule(Subject::Flow(flow_id), &mut flow.scheduled, deadline);

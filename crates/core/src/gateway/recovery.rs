@@ -71,8 +71,7 @@ impl<P: Payload> Gateway<P> {
             }
             // Held in persist state with nothing kept, the FH sends nothing that could show
             // that the link is up again. Nor does an FH that only receives.
-            let has_nothing =
-                (flow.in_persist && flow.stage == Stage::Open) || flow.is_uploading();
+            let has_nothing = (flow.in_persist && flow.stage == Stage::Open) || flow.is_uploading();
             let probe = match flow.probe() {
                 Some(piece) => Some(Action::Resend(piece)),
                 None if has_nothing => flow.made_probe(),

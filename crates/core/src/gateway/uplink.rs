@@ -39,7 +39,7 @@ impl<P: Payload> Gateway<P> {
         let mobile_id = turn.flow.mobile;
         let was_mute = core::mem::replace(&mut turn.flow.mute, Mute::No) != Mute::No;
         let kept = turn.shows_that_link_kept(segment);
-        turn.follow_upload(flow_id, segment);
+        turn.follow_upload(flow_id, segment, payload);
         let is_back = turn.learn_of_link(segment, &outcome);
         let verdict = turn.answer_mh_segment(segment, payload, &outcome);
         let verdict_on_return =

@@ -6,7 +6,7 @@ use holdfast_wire::{Instant, Segment};
 
 use super::Gateway;
 use super::turn::Turn;
-use crate::flow::{Flow, Uploads};
+use crate::flow::Flow;
 use crate::schemes;
 use crate::table::{FlowId, MobileId};
 use crate::upload_watch::UploadWatch;
@@ -17,7 +17,7 @@ pub(super) const FLOWS_WOKEN_MAX: u32 = 128;
 
 impl<P: Payload> Turn<'_, P> {
     /// What a segment of the MH shows of its uploads.
-    pub(super) fn follow_upload(&mut self, flow_id: FlowId, segment: &Segment) {
+    pub(super) fn follow_upload(&mut self, flow_id: FlowId, segment: &Segment, payload: &P) {
         let has_data = segment.payload_len > 0;
         let (mobile, now) = (&mut *self.mobile, self.now);
         if mobile.upload.is_none() && has_data && schemes::serves_uploads(self.settings) {
@@ -26,7 +26,7 @@ impl<P: Payload> Turn<'_, P> {
         let Some(watch) = &mut mobile.upload else {
             return;
         };
-        if let Some(rtt) = self.flow.note_upload(segment, now) {
+        if let Some(rtt) = self.flow.note_upload(segment, payload.segment_len(), now) {
             watch.rtt.sample(rtt);
         }
         if has_data {
@@ -49,8 +49,9 @@ impl<P: Payload> Gateway<P> {
         let Some(flow_id) = mobile.take_upload_probe(now) else {
             return;
         };
-        let flow = self.flows.at(flow_id).map(|row| &row.flow);
-        let probe = flow.filter(|flow| flow.is_uploading()).and_then(Flow::made_probe);
+        let flow = self.flows.at_mut(flow_id).map(|row| &mut row.flow);
+        let flow = flow.filter(|flow| flow.is_uploading());
+        let probe = flow.and_then(Flow::made_probe);
         if let Some(probe) = probe {
             self.counters.probes += 1;
             actions.push(probe);
@@ -62,9 +63,12 @@ impl<P: Payload> Gateway<P> {
     /// Nothing was sent for a while. In an outage the MH may wait to send more.
     pub(super) fn forget_upload(&mut self, flow_id: FlowId) {
         if let Some(row) = self.flows.at_mut(flow_id)
-            && self.mobiles.at(row.flow.mobile).is_some_and(|mobile| !mobile.is_away())
+            && self
+                .mobiles
+                .at(row.flow.mobile)
+                .is_some_and(|mobile| !mobile.is_away())
         {
-            row.flow.uploads = Uploads::default();
+            row.flow.uploads = None;
         }
     }
 
@@ -79,7 +83,11 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         let flow = &mut row.flow;
-        if self.mobiles.at(flow.mobile).is_none_or(|mobile| mobile.is_away()) {
+        if self
+            .mobiles
+            .at(flow.mobile)
+            .is_none_or(|mobile| mobile.is_away())
+        {
             flow.let_sender_sleep();
         } else if flow.wake_sender_again(now, actions) {
             self.counters.wake_ups += 1;

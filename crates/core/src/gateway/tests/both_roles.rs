@@ -58,5 +58,8 @@ fn two_engines_on_the_way_of_one_flow_deliver_every_byte() {
         resent += world.own_resent;
         reported += world.reported;
     }
-    assert!(is_one || (resent > 0 && reported > 0), "{resent} {reported}");
+    assert!(
+        is_one || (resent > 0 && reported > 0),
+        "{resent} {reported}"
+    );
 }

@@ -67,16 +67,38 @@ fn at_link_up_the_mh_gets_the_newest_ack_of_the_fh_until_it_sends() {
 }
 
 #[test]
-fn an_ack_of_the_outage_is_given_on_as_the_fh_sent_it() {
+fn acks_at_the_ends_of_segments_go_ahead_of_the_newest() {
     for scheme in SCHEMES {
         let mut bench = uploads(scheme, 20, 1);
         bench.link_down();
+        // It comes in the outage.
         bench.put(ack(&bench, 20));
         bench.wait(3_000);
         let lines = bench.link_up();
-        assert_eq!(counts(&lines, "to MH"), 1, "{scheme:?} {lines:?}");
-        let newest = format!("AGAIN to MH seq 1 ack {} ", FIRST + 20 * LEN);
-        assert_eq!(counts(&lines, &newest), 1, "{scheme:?} {lines:?}");
+        let acks: Vec<_> = (1..=20)
+            .map(|number| format!("MADE to MH seq 1 ack {} ts 1100", FIRST + number * LEN))
+            .collect();
+        assert_eq!(lines[..20], acks, "{scheme:?}");
+        assert_eq!(
+            lines[20],
+            format!("UNREACHABLE seq {} x6", FIRST + 20 * LEN)
+        );
+    }
+}
+
+#[test]
+fn of_an_ack_of_more_than_the_mh_was_seen_to_send_nothing_is_made() {
+    for scheme in SCHEMES {
+        let mut bench = uploads(scheme, 20, 1);
+        bench.put(ack(&bench, 21));
+        bench.link_down();
+        bench.wait(3_000);
+        assert_eq!(bench.link_up(), [""; 0], "{scheme:?}");
+        // A true one of less corrects it.
+        bench.put(ack(&bench, 20));
+        bench.link_down();
+        bench.wait(3_000);
+        assert_eq!(counts(&bench.link_up(), "UNREACHABLE"), 1, "{scheme:?}");
     }
 }
 
@@ -133,6 +155,9 @@ fn an_upload_that_has_ended_is_not_probed() {
         let mut fin = data(&bench, 200);
         fin.flags = fin.flags.with(holdfast_wire::Flags::FIN);
         bench.put(fin);
+        let mut answer = ack(&bench, 201);
+        answer.ack += 1;
+        bench.put(answer);
         assert_eq!(bench.wait(5_000), [""; 0], "{scheme:?}");
         assert_eq!(bench.counter("silences"), 0, "{scheme:?}");
     }
@@ -154,6 +179,9 @@ fn a_download_brings_no_messages_for_a_sender() {
         answer.seq = SeqNum::new(FIRST + LEN);
         lines.extend(bench.put(answer).lines);
         lines.extend(bench.wait(60_000));
-        assert!(lines.iter().all(|line| line.starts_with("DATA")), "{lines:?}");
+        assert!(
+            lines.iter().all(|line| line.starts_with("DATA")),
+            "{lines:?}"
+        );
     }
 }

@@ -92,7 +92,7 @@ pub(super) struct Tapped {
 const ACTIONS_MAX: usize = 400;
 const MADE_MAX: usize = 4;
 /// Reports to the MH among them, and a made ACK that replaces an ACK.
-const REPORTS_MAX: usize = 5;
+const REPORTS_MAX: usize = 5 + 64;
 /// Inputs of one case, at most: a loop of ACKs would exceed it.
 const INPUTS_MAX: u64 = 400_000;
 

@@ -53,7 +53,9 @@ impl World {
 
     /// Whether there is one at that place.
     pub(super) fn has_own_engine(&self, place: Place) -> bool {
-        self.own_engine.as_ref().is_some_and(|own| own.place == place)
+        self.own_engine
+            .as_ref()
+            .is_some_and(|own| own.place == place)
     }
 
     /// A segment reaches the engine, from the MH or to it.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which flows are silent, which are probed, which are woken.
 
-use crate::back_off::doublings;
 use super::*;
+use crate::back_off::doublings;
 use crate::mobile_host::tests::wake_flow as host_flow;
 
 fn at(ms: u64) -> Instant {
