@@ -134,6 +134,8 @@ pub(crate) struct Flow<P: Payload> {
     /// When to repeat if nothing new is acknowledged; how often it was in vain.
     pub repair_at: Option<Instant>,
     pub repairs: u32,
+    /// Recoveries in a row in which the MH has acknowledged nothing new.
+    pub vain_recoveries: u32,
     dup_acks: u32,
     /// The newest timestamp that was sent to the MH.
     tsval_sent: Option<u32>,
@@ -204,6 +206,7 @@ impl<P: Payload> Flow<P> {
             resending: Resending::default(),
             repair_at: None,
             repairs: 0,
+            vain_recoveries: 0,
             dup_acks: 0,
             tsval_sent: None,
             probed: None,
@@ -359,12 +362,15 @@ impl<P: Payload> Flow<P> {
     /// makes the MH answer.
     ///
     /// With the newest timestamp that was sent to the MH: a segment with an older one may get no
-    /// answer (Linux, `PAWSOldAck`).
-    pub(crate) fn made_probe(&mut self) -> Option<Action<P>> {
+    /// answer (Linux, `PAWSOldAck`). To an engine at an MH that uploads its echo shows no more than
+    /// that the link is up.
+    pub(crate) fn made_probe(&mut self, now: Instant) -> Option<Action<P>> {
         let template = self.downlink_header.clone()?;
+        let uploads = self.uploads.as_ref();
+        let tsecr = uploads.map_or(self.fh.tsecr, |uploads| uploads.echo(now));
         let timestamps = self.mh.timestamps.map(|mh| Timestamps {
             tsval: self.note_tsval(mh.tsecr),
-            tsecr: self.fh.tsecr,
+            tsecr,
         });
         Some(Action::Send(Made {
             direction: Direction::Downlink,

@@ -110,9 +110,7 @@ impl<P: Payload> Flow<P> {
         if !self.skips_unseen(segment) {
             self.unseen = None;
         }
-        // An ACK of more than the MH was seen to send may be a forged one.
-        let corrects = || self.fh.ack.after(self.mh.nxt) && segment.ack == self.mh.nxt;
-        if self.fh.ack.at_or_before(segment.ack) || corrects() {
+        if self.fh.ack.at_or_before(segment.ack) {
             self.note_fh(segment);
         }
         // What has more to send has sent no FIN: that one was forged.

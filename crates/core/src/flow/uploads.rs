@@ -54,6 +54,11 @@ impl Uploads {
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         Some(self.wake_up?.at)
     }
+
+    /// The MH's clock as it was a round trip ago.
+    pub(super) fn echo(&self, now: Instant) -> u32 {
+        self.clock.echo(now)
+    }
 }
 
 impl<P: Payload> Flow<P> {
@@ -192,7 +197,7 @@ impl<P: Payload> Flow<P> {
     }
 
     fn upload_ack(&mut self, ack: SeqNum, now: Instant) -> Option<Action<P>> {
-        let echo = self.uploads.as_ref()?.clock.echo(now);
+        let echo = self.uploads.as_ref()?.echo(now);
         match self.made_report(ack, SackBlocks::default())? {
             Action::Send(made) => Some(Action::Send(Made {
                 timestamps: made.timestamps.map(|own| Timestamps { tsecr: echo, ..own }),

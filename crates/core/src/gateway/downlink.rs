@@ -147,7 +147,8 @@ fn disposition<P: Payload>(
     // The silence may be another flow's: a flow with nothing in flight probes for itself.
     let probes =
         mobile.link == Link::Silent && !flow.in_persist && !backlog && flow.in_flight() == 0;
-    let is_ours = is_copy && flow.repairs_itself() && flow.repairs < REPAIRS_ALONE;
+    let in_vain = flow.repairs.max(flow.vain_recoveries);
+    let is_ours = is_copy && flow.repairs_itself() && in_vain < REPAIRS_ALONE;
     // Queued only if it is certain to be sent from the cache.
     let is_open = mobile.takes_segments() || probes;
     let has_turn = is_open && !backlog;

@@ -38,7 +38,7 @@ impl<P: Payload> Gateway<P> {
         let probe = mobile.takes_probe(&self.settings, now);
         let gone = mobile.passes_for_disconnected();
         if probe {
-            self.probe(mobile_id, actions);
+            self.probe(mobile_id, now, actions);
         }
         self.probe_upload(mobile_id, now, actions);
         if gone {
@@ -54,7 +54,7 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// One segment of one flow, each flow in its turn: an answer shows that the link is up.
-    fn probe(&mut self, mobile_id: MobileId, actions: &mut Actions<P>) {
+    fn probe(&mut self, mobile_id: MobileId, now: Instant, actions: &mut Actions<P>) {
         let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
@@ -74,7 +74,7 @@ impl<P: Payload> Gateway<P> {
             let has_nothing = (flow.in_persist && flow.stage == Stage::Open) || flow.is_uploading();
             let probe = match flow.probe() {
                 Some(piece) => Some(Action::Resend(piece)),
-                None if has_nothing => flow.made_probe(),
+                None if has_nothing => flow.made_probe(now),
                 None => None,
             };
             if let Some(probe) = probe {

@@ -6,7 +6,6 @@ use holdfast_wire::{Instant, Segment};
 
 use super::Gateway;
 use super::turn::Turn;
-use crate::flow::Flow;
 use crate::schemes;
 use crate::table::{FlowId, MobileId};
 use crate::upload_watch::UploadWatch;
@@ -51,7 +50,7 @@ impl<P: Payload> Gateway<P> {
         };
         let flow = self.flows.at_mut(flow_id).map(|row| &mut row.flow);
         let flow = flow.filter(|flow| flow.is_uploading());
-        let probe = flow.and_then(Flow::made_probe);
+        let probe = flow.and_then(|flow| flow.made_probe(now));
         if let Some(probe) = probe {
             self.counters.probes += 1;
             actions.push(probe);

