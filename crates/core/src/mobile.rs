@@ -241,13 +241,13 @@ impl Mobile {
         self.outages += 1;
         let has_download = self.in_flight.bytes > 0;
         let upload = self.upload.as_mut();
-        let heard_at = upload.map(|watch| {
+        let received_at = upload.map(|watch| {
             // It is the download that is silent.
             watch.probed_at.take_if(|_| has_download);
-            watch.heard_at
+            watch.received_at
         });
         // The first segment without an answer was sent in the outage.
-        self.down_since = self.unanswered_since.or(heard_at).or(Some(now));
+        self.down_since = self.unanswered_since.or(received_at).or(Some(now));
         self.enter(Link::Silent, LinkSource::Silence, now);
         self.delivery.interrupt();
         self.probes = 0;

@@ -13,7 +13,7 @@ use crate::recent_gaps::RecentGaps;
 use crate::rtt::RttEstimator;
 use crate::table::FlowId;
 
-/// A longer gap separates two bursts, and says nothing about the next gap.
+/// A longer gap separates two bursts, and shows nothing of the next gap.
 const GAP_MAX: Duration = Duration::from_secs(1);
 /// Data segments without such a gap that are an upload: an initial window (RFC 6928).
 const UPLOAD_SEGMENTS: u32 = 10;
@@ -30,7 +30,7 @@ pub(crate) struct UploadWatch {
     flow: FlowId,
     data_at: Instant,
     /// When any segment of the MH came last.
-    pub heard_at: Instant,
+    pub received_at: Instant,
     /// Segments in a row; 0: the MH pauses.
     segments: u32,
     gaps: RecentGaps,
@@ -48,7 +48,7 @@ impl UploadWatch {
         Self {
             flow,
             data_at: now,
-            heard_at: now,
+            received_at: now,
             segments: 0,
             gaps: RecentGaps::default(),
             rtt: RttEstimator::default(),
@@ -59,7 +59,7 @@ impl UploadWatch {
 
     /// A segment of the MH.
     pub(crate) fn on_segment(&mut self, now: Instant) {
-        self.heard_at = now;
+        self.received_at = now;
         if self.probed_at.is_some() {
             self.pause(now);
         }
@@ -80,7 +80,7 @@ impl UploadWatch {
     /// When the MH is probed, unless it sends something before.
     pub(crate) fn probe_at(&self) -> Option<Instant> {
         let sends = self.segments >= UPLOAD_SEGMENTS && self.probed_at.is_none();
-        let at = self.heard_at + self.gaps.longest() * 2 + GAP_SLACK;
+        let at = self.received_at + self.gaps.longest() * 2 + GAP_SLACK;
         sends.then(|| at.max(self.probe_from))
     }
 

@@ -62,7 +62,7 @@ impl Uploads {
 }
 
 impl<P: Payload> Flow<P> {
-    /// The MH has sent data of late, and has more to send or to send again.
+    /// The MH has sent data of late, and has more to send or to retransmit.
     pub(crate) fn is_uploading(&self) -> bool {
         let is_done = self.mh.fin.is_some_and(|fin| fin.at_or_before(self.fh.ack));
         self.has_true_ack() && self.uploads.is_some() && !is_done
@@ -112,12 +112,12 @@ impl<P: Payload> Flow<P> {
     }
 
     /// The link is up again after `outage`. `held`: the FH's newest ACK, if it came in the outage.
-    /// `is_heard`: a segment of the flow shows it. `wait`: for an answer of the MH. True if its sender
+    /// `is_answered`: a segment of the flow shows it. `wait`: for an answer of the MH. True if its sender
     /// is woken.
     pub(crate) fn wake_sender(
         &mut self,
         held: Option<P>,
-        is_heard: bool,
+        is_answered: bool,
         outage: Duration,
         wait: Duration,
         now: Instant,
@@ -140,7 +140,7 @@ impl<P: Payload> Flow<P> {
             self.acknowledge_upload(now, actions);
         }
         // It has just sent data, or has none that the FH lacks.
-        let is_awake = is_heard && (since_data.is_zero() || self.mh.nxt == self.fh.ack);
+        let is_awake = is_answered && (since_data.is_zero() || self.mh.nxt == self.fh.ack);
         if !is_awake {
             let copies = if waits { 0 } else { doublings(outage) };
             actions.extend(self.unreachable(copies));

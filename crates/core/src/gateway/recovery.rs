@@ -132,8 +132,8 @@ impl<P: Payload> Gateway<P> {
             let held = flow.held_ack.take();
             if woken < FLOWS_WOKEN_MAX {
                 let outage = outage.unwrap_or_default();
-                let is_heard = answered == Some(flow_id);
-                let is_woken = flow.wake_sender(held, is_heard, outage, wait, now, actions);
+                let is_answered = answered == Some(flow_id);
+                let is_woken = flow.wake_sender(held, is_answered, outage, wait, now, actions);
                 woken += u32::from(is_woken);
             } else {
                 actions.extend(held.map(Action::Repeat));

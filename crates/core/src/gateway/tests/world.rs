@@ -24,7 +24,7 @@ pub(super) mod forger;
 pub(super) mod own_engine;
 
 use forger::{Forger, Watch};
-use own_engine::{OwnEngine, Place};
+use own_engine::{OwnEngine, Site};
 
 /// Loss and duplication are in 1/1000.
 #[derive(Clone, Copy, Debug, Default)]
@@ -309,14 +309,14 @@ impl World {
                     let rows = self.gateway.flows.rows();
                     self.packed += rows.filter(|row| matches!(row, Row::Idle(_))).count();
                 }
-                if direction == Direction::Downlink && self.has_own_engine(Place::Gateway) {
+                if direction == Direction::Downlink && self.has_own_engine(Site::Gateway) {
                     self.pass_own_engine(false, packet);
                 } else {
                     self.arrive(direction, &packet);
                 }
             }
             Event::ToHost(Side::Fh, packet) => self.reach(Side::Fh, &packet),
-            Event::ToHost(Side::Mh, packet) if self.has_own_engine(Place::Mobile) => {
+            Event::ToHost(Side::Mh, packet) if self.has_own_engine(Site::Mobile) => {
                 self.pass_own_engine(false, packet);
             }
             Event::ToHost(Side::Mh, packet) => self.reach_mh(packet),
@@ -502,7 +502,7 @@ impl World {
     fn transmit(&mut self, side: Side, packets: Vec<Packet>) {
         for mut packet in packets {
             if side == Side::Mh {
-                if self.has_own_engine(Place::Mobile) {
+                if self.has_own_engine(Site::Mobile) {
                     self.pass_own_engine(true, packet);
                 } else {
                     self.over_wireless(Direction::Uplink, packet);
@@ -575,7 +575,7 @@ impl World {
     fn send_out(&mut self, direction: Direction, packet: Packet) {
         match direction {
             Direction::Downlink => self.over_wireless(direction, packet),
-            Direction::Uplink if self.has_own_engine(Place::Gateway) => {
+            Direction::Uplink if self.has_own_engine(Site::Gateway) => {
                 self.pass_own_engine(true, packet);
             }
             Direction::Uplink => self.over_wired(Event::ToHost(Side::Fh, packet)),

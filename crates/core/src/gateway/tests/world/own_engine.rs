@@ -11,7 +11,7 @@ use crate::{Action, Direction, Gateway, Scheme, Settings, Side, Verdict};
 
 /// Where the engine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Place {
+pub(in super::super) enum Site {
     /// At the MH, on the link that the gateway serves.
     Mobile,
     /// Beside the gateway, which moves too: on the half toward the FH.
@@ -21,14 +21,14 @@ pub(in super::super) enum Place {
 /// The engine, and whether it takes the segments.
 pub(in super::super) struct OwnEngine {
     engine: Gateway<Packet>,
-    place: Place,
+    site: Site,
     takes: bool,
     /// The daemon hangs: segments pass it by.
     pub hangs: bool,
 }
 
 impl OwnEngine {
-    pub(in super::super) fn new(settings: &Settings, place: Place) -> Self {
+    pub(in super::super) fn new(settings: &Settings, site: Site) -> Self {
         let settings = Settings {
             scheme: Scheme::Auto,
             takes_in_outages: true,
@@ -36,7 +36,7 @@ impl OwnEngine {
         };
         Self {
             engine: Gateway::new(settings),
-            place,
+            site,
             takes: false,
             hangs: false,
         }
@@ -44,18 +44,16 @@ impl OwnEngine {
 }
 
 impl World {
-    /// An engine at that place from now on; none: it is replaced.
-    pub(in super::super) fn renew_own_engine(&mut self, place: Option<Place>) {
-        let before = self.own_engine.as_ref().map(|own| own.place);
-        let place = place.or(before);
-        self.own_engine = place.map(|place| OwnEngine::new(&self.settings, place));
+    /// An engine at that site from now on; none: it is replaced.
+    pub(in super::super) fn renew_own_engine(&mut self, site: Option<Site>) {
+        let before = self.own_engine.as_ref().map(|own| own.site);
+        let site = site.or(before);
+        self.own_engine = site.map(|site| OwnEngine::new(&self.settings, site));
     }
 
-    /// Whether there is one at that place.
-    pub(super) fn has_own_engine(&self, place: Place) -> bool {
-        self.own_engine
-            .as_ref()
-            .is_some_and(|own| own.place == place)
+    /// Whether there is one at that site.
+    pub(super) fn has_own_engine(&self, site: Site) -> bool {
+        self.own_engine.as_ref().is_some_and(|own| own.site == site)
     }
 
     /// A segment reaches the engine, from the MH or to it.
@@ -142,7 +140,7 @@ impl World {
     }
 
     fn leave_own_engine(&mut self, packet: Packet) {
-        let at_mobile = self.has_own_engine(Place::Mobile);
+        let at_mobile = self.has_own_engine(Site::Mobile);
         match (packet.segment.to == FH, at_mobile) {
             (true, true) => self.over_wireless(Direction::Uplink, packet),
             (true, false) => self.over_wired(Event::ToHost(Side::Fh, packet)),
