@@ -154,6 +154,20 @@ pub struct Made<H> {
     pub sack: SackBlocks,
 }
 
+/// A report to the MH that its oldest segment could not be delivered while the link was down
+/// (RFC 6069). It takes one doubling of a sender's retransmission timer back.
+#[derive(Clone, Debug)]
+pub struct Unreachable<H> {
+    /// Headers of an earlier segment to the MH.
+    pub template: H,
+    /// The flow.
+    pub key: FlowKey,
+    /// SEG.SEQ of that segment: the newest number that the FH has acknowledged.
+    pub seq: SeqNum,
+    /// How often it is sent.
+    pub copies: u8,
+}
+
 /// What the caller does in addition to the verdict, in order.
 #[derive(Clone, Debug)]
 pub enum Action<P: Payload> {
@@ -164,6 +178,8 @@ pub enum Action<P: Payload> {
     /// Send an earlier segment without payload unchanged in its own direction, or
     /// [one that was made](Payload::renumbered) from it.
     Repeat(P),
+    /// Send a report to a sender at the MH.
+    Notify(Unreachable<P::Header>),
     /// Write the state that a successor needs of the flow.
     Record(FlowRecord),
 }

@@ -9,10 +9,9 @@ use core::time::Duration;
 use holdfast_wire::Instant;
 
 use crate::delivery::DeliveryRate;
+use crate::recent_gaps::RecentGaps;
 use crate::rtt::RttEstimator;
 
-/// Gaps between answers count for this time, and for as long again.
-const GAPS_EPOCH: Duration = Duration::from_secs(4);
 /// What may come on top of the longest gap before the MH counts as silent.
 const GAP_SLACK: Duration = Duration::from_millis(50);
 /// The longest silence without losses that the next one has to exceed.
@@ -36,9 +35,8 @@ const PROBE_BYTES: u64 = 1500;
 /// What is known of such a link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangingLink {
-    /// The longest gaps between two answers, of this epoch and of the one before.
-    gaps: [Duration; 2],
-    epoch_since: Option<Instant>,
+    /// Between two answers.
+    gaps: RecentGaps,
     /// The wait for an answer began with an answer: the link is busy.
     pub is_busy: bool,
     /// The last silence was a slow link's, or one that keeps its packets in an outage.
@@ -50,12 +48,7 @@ pub(crate) struct ChangingLink {
 impl ChangingLink {
     /// An answer came `gap` after the one before, and data was in flight in between.
     pub(crate) fn on_gap(&mut self, gap: Duration, now: Instant) {
-        let since = *self.epoch_since.get_or_insert(now);
-        if now.saturating_since(since) >= GAPS_EPOCH {
-            self.gaps = [Duration::ZERO, self.gaps[0]];
-            self.epoch_since = Some(now);
-        }
-        self.gaps[0] = self.gaps[0].max(gap);
+        self.gaps.note(gap, now);
     }
 
     /// For how long an answer may be missing before the MH counts as silent.
@@ -64,8 +57,7 @@ impl ChangingLink {
             return rtt.rto(variation_min);
         };
         if self.is_busy {
-            let [now, before] = self.gaps;
-            return least.max(now).max(before) * 5 / 4 + GAP_SLACK;
+            return least.max(self.gaps.longest()) * 5 / 4 + GAP_SLACK;
         }
         (least * 5 / 4 + variation_min).min(rtt.rto(variation_min))
     }

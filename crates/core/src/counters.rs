@@ -86,6 +86,8 @@ counters! {
         pub(crate) probes = "probes",
         /// Recoveries begun: a link was up again.
         pub(crate) recoveries = "recoveries",
+        /// Times that a sender at an MH was woken after an outage.
+        pub(crate) wake_ups = "wake_ups",
         /// Outages that are not in the list of outages: too many had ended at the same time.
         pub(crate) outages_lost = "outages_lost",
         /// Connections that were reset because owed bytes could not be delivered.

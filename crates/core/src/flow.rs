@@ -23,12 +23,14 @@ mod resets;
 mod sending;
 mod tracking;
 mod transmissions;
+mod uploads;
 pub(crate) use credible::WINDOW_MAX;
 pub(crate) use idle::IdleFlow;
 pub(crate) use mute::Mute;
 use sending::{BeforeOutage, Probed, Resending};
 pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
+pub(crate) use uploads::Uploads;
 
 /// After this number of retransmissions in vain the FH's own pass again.
 const RETRANSMISSIONS_ALONE: u32 = 3;
@@ -131,6 +133,8 @@ pub(crate) struct Flow<P: Payload> {
     /// When to retransmit if nothing new is acknowledged; how many times that was in vain.
     pub retransmit_at: Option<Instant>,
     pub vain_retransmissions: u32,
+    /// Recoveries in a row in which the MH has acknowledged nothing new.
+    pub vain_recoveries: u32,
     dup_acks: u32,
     /// The newest timestamp that was sent to the MH.
     tsval_sent: Option<u32>,
@@ -168,6 +172,8 @@ pub(crate) struct Flow<P: Payload> {
     pub transmissions: Transmissions,
     /// The newest ACK without data for the MH; it may have been lost in an outage.
     pub held_ack: Option<P>,
+    /// What the MH sends.
+    pub uploads: Option<Box<Uploads>>,
     pub uplink_header: Option<P::Header>,
     pub downlink_header: Option<P::Header>,
     pub path_mtu: Option<u32>,
@@ -198,6 +204,7 @@ impl<P: Payload> Flow<P> {
             resending: Resending::default(),
             retransmit_at: None,
             vain_retransmissions: 0,
+            vain_recoveries: 0,
             dup_acks: 0,
             tsval_sent: None,
             probed: None,
@@ -218,6 +225,7 @@ impl<P: Payload> Flow<P> {
             ack_shown: None,
             transmissions: Transmissions::default(),
             held_ack: None,
+            uploads: None,
             uplink_header: None,
             downlink_header: None,
             path_mtu: None,
@@ -309,7 +317,12 @@ impl<P: Payload> Flow<P> {
 
     /// The FH's copies of what is cached are suppressed meanwhile.
     pub(crate) const fn retransmits_alone(&self) -> bool {
-        self.retransmits_itself() && self.vain_retransmissions < RETRANSMISSIONS_ALONE
+        let in_vain = if self.vain_retransmissions > self.vain_recoveries {
+            self.vain_retransmissions
+        } else {
+            self.vain_recoveries
+        };
+        self.retransmits_itself() && in_vain < RETRANSMISSIONS_ALONE
     }
 
     /// Caches the new bytes of a data segment: at most `room`, and no more than the settings allow
@@ -362,18 +375,26 @@ impl<P: Payload> Flow<P> {
     }
 
     /// A keep-alive (RFC 9293, 3.8.4) in the FH's name: it makes the MH answer if nothing is cached.
-    pub(crate) fn made_probe(&self) -> Option<Action<P>> {
+    ///
+    /// With the newest timestamp that was sent to the MH: a segment with an older one may get no
+    /// answer (Linux, `PAWSOldAck`). To an engine at an MH that uploads its echo shows no more than
+    /// that the link is up.
+    pub(crate) fn made_probe(&mut self, now: Instant) -> Option<Action<P>> {
+        let template = self.downlink_header.clone()?;
+        let uploads = self.uploads.as_ref();
+        let tsecr = uploads.map_or(self.fh.tsecr, |uploads| uploads.echo(now));
+        let timestamps = self.mh.timestamps.map(|mh| Timestamps {
+            tsval: self.note_tsval(mh.tsecr),
+            tsecr,
+        });
         Some(Action::Send(Made {
             direction: Direction::Downlink,
-            template: self.downlink_header.clone()?,
+            template,
             seq: self.fh.una - 1,
             ack: self.fh.ack,
             window: self.fh.window,
             flags: Flags::ACK,
-            timestamps: self.mh.timestamps.map(|mh| Timestamps {
-                tsval: mh.tsecr,
-                tsecr: self.fh.tsecr,
-            }),
+            timestamps,
             sack: SackBlocks::default(),
         }))
     }
@@ -493,6 +514,7 @@ impl<P: Payload> Flow<P> {
         self.ack_shown = None;
         self.forget_sending();
         self.held_ack = None;
+        self.uploads = None;
         self.sacked.clear();
         self.transmissions.clear();
         self.sent_nxt = self.fh.max;

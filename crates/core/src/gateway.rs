@@ -33,6 +33,7 @@ mod path_mtu;
 mod recovery;
 mod turn;
 mod uplink;
+mod uploads;
 mod view;
 
 use cells::{Cells, Tables};

@@ -23,6 +23,7 @@
 //! receives meanwhile (`schemes`).
 
 mod action;
+mod back_off;
 mod bandwidth;
 mod budget;
 mod bytes;
@@ -41,6 +42,7 @@ mod link_state;
 mod mobile;
 pub mod mobile_host;
 mod outage;
+mod recent_gaps;
 mod record;
 mod renumber;
 mod rtt;
@@ -53,11 +55,12 @@ pub mod signal;
 mod split_state;
 mod table;
 mod timers;
+mod upload_watch;
 
 #[cfg(test)]
 mod testing;
 
-pub use action::{Action, Actions, Made, Payload, Resend, Template, Verdict};
+pub use action::{Action, Actions, Made, Payload, Resend, Template, Unreachable, Verdict};
 pub use bandwidth::{BandwidthSettings, CellSettings};
 pub use counters::{CounterInfo, Counters};
 pub use flow::Stage;

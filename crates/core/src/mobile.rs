@@ -37,6 +37,7 @@ use crate::rtt::RttEstimator;
 use crate::settings::Settings;
 use crate::table::FlowId;
 use crate::timers::{Scheduled, earliest};
+use crate::upload_watch::UploadWatch;
 
 /// Where an MH stands in the diagram above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,6 +131,8 @@ pub(crate) struct Mobile {
     pub delivery: DeliveryRate,
     /// Its rate changes; none: the scheme takes it for constant.
     pub changing: Option<Box<ChangingLink>>,
+    /// What it sends, once it has sent data.
+    pub upload: Option<Box<UploadWatch>>,
     /// What was sent to it and is not acknowledged, all flows.
     pub in_flight: InFlight,
     /// Bytes in the cache for its flows.
@@ -171,6 +174,7 @@ impl Mobile {
             rtt: RttEstimator::default(),
             delivery: DeliveryRate::default(),
             changing: None,
+            upload: None,
             in_flight: InFlight::default(),
             cached_bytes: 0,
             radio_lost_at: None,
@@ -290,8 +294,16 @@ impl Mobile {
         if !(listening && due) {
             return false;
         }
+        let has_download = self.in_flight.bytes > 0;
+        let upload = self.upload.as_mut();
+        let received_at = upload.map(|watch| {
+            // It is the download that is silent.
+            watch.probed_at.take_if(|_| has_download);
+            watch.received_at
+        });
         // The first segment without an answer was sent in the outage.
-        self.begin_outage(self.unanswered_since.unwrap_or(now), LinkSource::Silence);
+        let begin = self.unanswered_since.or(received_at).unwrap_or(now);
+        self.begin_outage(begin, LinkSource::Silence);
         self.enter(Link::Silent, LinkSource::Silence, now);
         self.delivery.interrupt();
         self.probes = 0;
@@ -301,14 +313,44 @@ impl Mobile {
 
     /// Only what an MH can still answer is in flight: a connection that was reset has nothing.
     fn silent_at(&self, settings: &Settings) -> Option<Instant> {
-        if !self.detects_outages || self.in_flight.bytes == 0 {
+        if !self.detects_outages {
             return None;
+        }
+        if self.in_flight.bytes == 0 {
+            return self.upload.as_ref()?.silent_at(settings.silence_min);
         }
         let patience = match &self.changing {
             Some(link) => link.patience(&self.rtt, settings.silence_min),
             None => self.rtt.rto(settings.silence_min),
         };
         Some(self.unanswered_since? + patience)
+    }
+
+    /// Without data in flight to it, an MH that uploads is probed: when.
+    fn upload_probe_at(&self) -> Option<Instant> {
+        let is_due = self.link == Link::Up && self.in_flight.bytes == 0;
+        self.upload.as_ref().filter(|_| is_due)?.probe_at()
+    }
+
+    /// The flow to probe because the MH has stopped to send, if that is due.
+    pub(crate) fn take_upload_probe(&mut self, now: Instant) -> Option<FlowId> {
+        self.upload_probe_at().filter(|at| *at <= now)?;
+        self.upload.as_mut()?.take_probe(now)
+    }
+
+    /// It was uploading and has not answered a probe.
+    pub(crate) fn upload_is_silent(&self) -> bool {
+        self.is_away()
+            && self
+                .upload
+                .as_ref()
+                .is_some_and(|watch| watch.probed_at.is_some())
+    }
+
+    /// The time in which a sender at the MH would have answered.
+    pub(crate) fn upload_rto(&self, settings: &Settings) -> Duration {
+        let rtt = self.upload.as_ref().map_or(self.rtt, |watch| watch.rtt);
+        rtt.rto(settings.silence_min)
     }
 
     fn probe_interval(&self, settings: &Settings, now: Instant) -> Duration {
@@ -341,6 +383,9 @@ impl Mobile {
 
     /// A segment of the MH came. True if that shows that the link is up again.
     pub(crate) fn on_segment(&mut self, now: Instant) -> bool {
+        if let Some(watch) = &mut self.upload {
+            watch.on_segment(now);
+        }
         let waited_since = self.unanswered_since;
         self.unanswered_since = (self.in_flight.bytes > 0).then_some(now);
         if let Some(link) = &mut self.changing {
@@ -415,6 +460,9 @@ impl Mobile {
         self.going_down_soon = false;
         self.unanswered_since = None;
         self.probe_at = None;
+        if let Some(watch) = &mut self.upload {
+            watch.pause(now);
+        }
         self.pace_at = now;
         if let Some(link) = &mut self.changing {
             link.begin_recovery();
@@ -498,7 +546,13 @@ impl Mobile {
         let window_open = self.window > self.in_flight.bytes;
         let pace =
             (backlog_waits && self.link == Link::Recovering && window_open).then_some(self.pace_at);
-        earliest([probe, silent, pace, self.warned_until])
+        earliest([
+            probe,
+            silent,
+            pace,
+            self.upload_probe_at(),
+            self.warned_until,
+        ])
     }
 }
 

@@ -32,8 +32,8 @@ pub(crate) mod snoop;
 pub(crate) use idle::IdleScheme;
 pub(crate) use mtcp::compression::Offer;
 pub(crate) use policy::{
-    acts_on_idle_flows, expects_changing_rates, notes_transmissions, sets_up_connections,
-    survives_outages,
+    acts_on_idle_flows, expects_changing_rates, notes_transmissions, serves_uploads,
+    sets_up_connections, survives_outages,
 };
 
 use mtcp::Mtcp;

@@ -2,8 +2,8 @@
 //! What must be true of each frame that the gateway makes. The frames are built as the daemon
 //! builds them (`crates/holdfast/src/gateway/emit.rs`).
 
-use holdfast_core::{Direction, Made, Payload, Resend, Scheme};
-use holdfast_wire::{Endpoint, Flags, Header, SackBlocks, SeqNum, parse};
+use holdfast_core::{Direction, Made, Payload, Resend, Scheme, Unreachable};
+use holdfast_wire::{Endpoint, Flags, Header, SackBlocks, SeqNum, parse, unreachable};
 
 use crate::packet::Packet;
 use crate::traffic::{Traffic, honest_byte, is_honest};
@@ -106,6 +106,21 @@ pub(crate) fn check_made(made: &Made<Header>, scheme: Scheme, traffic: Option<&T
         return check_acked(scheme, segment.to, segment.from, made.ack, traffic);
     }
     false
+}
+
+/// A report to a sender at the MH is a packet. With `traffic`, of an honest flow it names no more than
+/// the FH has acknowledged: true if it is such a one.
+pub(crate) fn check_notice(report: &Unreachable<Header>, traffic: Option<&Traffic>) -> bool {
+    let (fh, mh) = (report.key.fh, report.key.mh);
+    let frame = unreachable(report.template.link(), mh, fh, report.seq);
+    assert!(frame.is_some(), "no such packet");
+    let truth = traffic.filter(|_| is_honest(fh.port));
+    let Some(truth) = truth.and_then(|traffic| traffic.truth(mh.port)) else {
+        return false;
+    };
+    let limit = SeqNum::new(truth.fh_acked);
+    assert!(report.seq.at_or_before(limit), "ahead of the FH");
+    true
 }
 
 /// An ACK to the FH of an honest flow is of no more than the MH has acknowledged; with M-TCP+,

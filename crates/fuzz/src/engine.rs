@@ -312,6 +312,11 @@ impl Engine {
                     let exact = checks::check_made(&made, self.settings.scheme, truth);
                     self.tally.exact += u64::from(exact);
                 }
+                Action::Notify(report) => {
+                    let truth = (!self.is_early).then_some(&self.traffic);
+                    let exact = checks::check_notice(&report, truth);
+                    self.tally.exact += u64::from(exact);
+                }
                 Action::Repeat(packet) => {
                     assert!(packet.header().is_some(), "repeated without headers");
                     let flags = packet.segment.flags;

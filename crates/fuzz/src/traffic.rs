@@ -70,6 +70,8 @@ pub(crate) struct Input {
 pub(crate) struct Truth {
     /// The highest ACK of the MH.
     pub(crate) mh_acked: u32,
+    /// The highest ACK of the FH.
+    pub(crate) fh_acked: u32,
     /// The FH's next number.
     pub(crate) fh_nxt: u32,
 }
@@ -120,6 +122,7 @@ impl Traffic {
         let flow = self.flows.iter().find(fits)?;
         Some(Truth {
             mh_acked: flow.ends[1].acked,
+            fh_acked: flow.ends[0].acked,
             fh_nxt: flow.ends[0].nxt,
         })
     }

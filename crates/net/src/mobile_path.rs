@@ -29,7 +29,6 @@ mod record;
 mod sender;
 #[cfg(test)]
 pub(crate) mod tests;
-mod unreachable;
 mod withheld_segments;
 
 pub use detour::{Detour, FOLLOWED_MAX};

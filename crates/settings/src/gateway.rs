@@ -84,8 +84,8 @@ schemes! {
 #[serde(default, deny_unknown_fields)]
 pub struct GatewayDaemon {
     /// What the gateway does for the flows. `hold` caches the segments of an outage and sends them
-    /// after it; it makes no ACK and touches no window. `auto` does so for links whose rate changes;
-    /// it also retransmits what the radio loses, hides nothing from the FH, and serves all
+    /// after it; it makes no ACK for FHs and touches no window. `auto` does so for links whose rate
+    /// changes; it also retransmits what the radio loses, hides nothing from the FH, and serves all
     /// but TCP as `keep` does. `keep` queues the newest packets of each flow in an outage, of any
     /// protocol, by the parameters of `[keep]`; all other packets stay in the kernel. `mtcp-plus`
     /// also acknowledges what it caches while the link is down. `mtcp` splits the connections, and

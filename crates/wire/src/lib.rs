@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bytes to TCP segments and back.
 //!
-//! No clock, no I/O, no allocation: views of bytes that the caller holds,
-//! and plain values.
+//! No clock, no I/O, no allocation but for [`unreachable()`]: views of bytes that the caller
+//! holds, and plain values.
 //!
 //! - [`parse()`] reads a frame into a [`Segment`] (values) and a [`Layout`] (where
 //!   its parts lie);
@@ -18,6 +18,7 @@ mod parse;
 mod segment;
 mod seq;
 mod time;
+mod unreachable;
 
 pub use header::{HEADER_LEN_MAX, Header, PackedHeader, checksum_is_right};
 pub use ip::{dscp, ip_checksum_is_right};
@@ -25,3 +26,4 @@ pub use parse::{Layout, NotTcp, PacketTooBig, is_icmp, parse, parse_packet_too_b
 pub use segment::{Endpoint, Flags, Options, SackBlocks, Segment, Timestamps};
 pub use seq::SeqNum;
 pub use time::{Duration, Instant};
+pub use unreachable::unreachable;

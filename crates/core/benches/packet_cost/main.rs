@@ -267,7 +267,7 @@ impl World {
                     self.leave_gateway(direction, packet);
                 }
                 Action::Send(made) => self.leave_gateway(made.direction, packet_of_made(&made)),
-                Action::Repeat(_) | Action::Record(_) => {}
+                Action::Repeat(_) | Action::Notify(_) | Action::Record(_) => {}
             }
         }
     }

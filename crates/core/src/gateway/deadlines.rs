@@ -129,6 +129,7 @@ impl<P: Payload> Gateway<P> {
             }
             self.flows.shrink_closed(flow_id);
             if quiet >= IDLE_WAIT {
+                self.forget_upload(flow_id);
                 self.flows.shrink_idle(flow_id);
             }
         }
@@ -308,7 +309,11 @@ impl<P: Payload> Gateway<P> {
             }
             flow.retransmit_at = Some(now + wait);
         }
-        let deadline = earliest([flow.retransmit_at, scheme.get().next_timeout(flow)]);
+        let wake_up = flow
+            .uploads
+            .as_ref()
+            .and_then(|uploads| uploads.next_timeout());
+        let deadline = earliest([flow.retransmit_at, wake_up, scheme.get().next_timeout(flow)]);
         self.timers
             .schedule(Subject::Flow(flow_id), &mut flow.scheduled, deadline);
     }

@@ -54,6 +54,9 @@ impl<P: Payload> Turn<'_, P> {
         } else {
             self.keep_and_judge(segment, payload)
         };
+        if bare && self.mobile.upload.is_some() {
+            self.flow.time_echo(segment, self.now);
+        }
         if verdict == Verdict::Forward {
             self.flow.note_passed(segment, self.now);
             self.scheme.on_forwarded(segment);

@@ -2,9 +2,11 @@
 //! Detects that a link is down, detects that it is up again, and sends what was cached.
 
 use core::net::IpAddr;
+use core::time::Duration;
 
 use holdfast_wire::Instant;
 
+use super::uploads::FLOWS_WOKEN_MAX;
 use super::{Connection, Flows, Gateway};
 use crate::flow::{Flow, Mute, Sender, Stage};
 use crate::link_state::LinkSource;
@@ -37,8 +39,9 @@ impl<P: Payload> Gateway<P> {
         let probe = mobile.takes_probe(&self.settings, now);
         let gone = mobile.passes_for_disconnected();
         if probe {
-            self.probe(mobile_id, actions);
+            self.probe(mobile_id, now, actions);
         }
+        self.probe_upload(mobile_id, now, actions);
         if gone {
             self.on_disconnected(mobile_id, now, actions);
         }
@@ -52,7 +55,7 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// One segment of one flow, each flow in its turn: an answer shows that the link is up.
-    fn probe(&mut self, mobile_id: MobileId, actions: &mut Actions<P>) {
+    fn probe(&mut self, mobile_id: MobileId, now: Instant, actions: &mut Actions<P>) {
         let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
@@ -68,11 +71,11 @@ impl<P: Payload> Gateway<P> {
                 continue;
             }
             // Held in persist state with nothing kept, the FH sends nothing that could show
-            // that the link is up again.
-            let frozen = flow.in_persist && flow.stage == Stage::Open;
+            // that the link is up again. Nor does an FH that only receives.
+            let has_nothing = (flow.in_persist && flow.stage == Stage::Open) || flow.is_uploading();
             let probe = match flow.probe() {
                 Some(piece) => Some(Action::Resend(piece)),
-                None if frozen => flow.made_probe(),
+                None if has_nothing => flow.made_probe(now),
                 None => None,
             };
             if let Some(probe) = probe {
@@ -96,12 +99,16 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
+        let mut length = Duration::ZERO;
         if let Some(outage) = ended_outage(mobile, &self.flows, answered, now) {
+            length = outage.length;
             self.counters.outages_lost += self.ended_outages.push(outage);
         }
         mobile.enter_recovery(source, now);
         let was_reported = core::mem::take(&mut mobile.disconnected);
         self.counters.recoveries += 1;
+        let wait = mobile.upload_rto(&self.settings);
+        let mut woken = 0;
         for index in 0..mobile.open_flows().len() {
             let flow_id = mobile.open_flows()[index];
             let Some(connection) = self.flows.at_mut(flow_id) else {
@@ -123,10 +130,16 @@ impl<P: Payload> Gateway<P> {
             if was_reported {
                 scheme.get_mut().on_reconnected(flow, &mut cx);
             }
-            if let Some(ack) = flow.held_ack.take() {
-                actions.push(Action::Repeat(ack));
+            let held = flow.held_ack.take();
+            if woken < FLOWS_WOKEN_MAX {
+                let is_answered = answered == Some(flow_id);
+                let is_woken = flow.wake_sender(held, is_answered, length, wait, now, actions);
+                woken += u32::from(is_woken);
+            } else {
+                actions.extend(held.map(Action::Repeat));
             }
         }
+        self.counters.wake_ups += u64::from(woken);
         self.send_on(mobile_id, now, actions);
         self.schedule_flows_of(mobile_id, now);
     }
@@ -240,6 +253,7 @@ impl<P: Payload> Gateway<P> {
         self.with_context(flow_id, now, actions, |scheme, flow, cx| {
             scheme.on_timeout(flow, cx);
         });
+        self.wake_sender_again(flow_id, now, actions);
         self.close_if_done(flow_id, actions);
         let Some(connection) = self.flows.at_mut(flow_id) else {
             return;

@@ -5,6 +5,7 @@ mod adversary;
 mod agenda;
 mod auto;
 pub(crate) mod bench;
+mod both_roles;
 mod cell;
 mod closing;
 mod compression;
@@ -30,6 +31,7 @@ mod snoop_overload;
 mod snoop_today;
 mod snoop_uplink;
 mod successor;
+mod uploads;
 mod world;
 
 /// The flow of a gateway that has one.

@@ -39,6 +39,7 @@ impl<P: Payload> Gateway<P> {
         let mobile_id = turn.flow.mobile;
         let was_mute = core::mem::replace(&mut turn.flow.mute, Mute::No) != Mute::No;
         let kept = turn.shows_that_link_kept(segment);
+        turn.follow_upload(flow_id, segment, payload);
         let is_back = turn.learn_of_link(segment, &outcome);
         let verdict = turn.answer_mh_segment(segment, payload, &outcome);
         let verdict_on_return =
@@ -105,7 +106,9 @@ impl<P: Payload> Turn<'_, P> {
     /// The MH was silent, and answers what was sent before.
     fn shows_that_link_kept(&self, segment: &Segment) -> bool {
         let was_silent = self.mobile.link == Link::Silent && self.mobile.changing.is_some();
-        was_silent && self.flow.answers_from_before_probe(segment)
+        // The answer to a keep-alive echoes nothing of it.
+        let is_upload = self.mobile.upload_is_silent();
+        was_silent && !is_upload && self.flow.answers_from_before_probe(segment)
     }
 
     /// What the segment shows of the link. True if it shows that the link is up again.

@@ -76,7 +76,7 @@ pub struct SegmentBoundaries {
 
 impl SegmentBoundaries {
     /// Data came that follow on what is known, or not.
-    fn note(&mut self, seq: SeqNum, len: u32, segment_bytes: u32) {
+    pub(crate) fn note(&mut self, seq: SeqNum, len: u32, segment_bytes: u32) {
         let segment_bytes = segment_bytes.min(len);
         let follows = seq == self.end && self.segment_bytes != 0;
         // A whole number of pieces so far, and no larger ones now. A smaller one may be the last.

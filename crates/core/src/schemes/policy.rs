@@ -35,3 +35,9 @@ pub(crate) fn sets_up_connections(settings: &Settings) -> bool {
 pub(crate) fn notes_transmissions(settings: &Settings) -> bool {
     matches!(settings.scheme, Scheme::Snoop | Scheme::Auto)
 }
+
+/// Whether outages are detected by what the MH sends, and its senders are woken. The servers of a
+/// mobile's own downloads are woken by its own daemon.
+pub(crate) fn serves_uploads(settings: &Settings) -> bool {
+    matches!(settings.scheme, Scheme::Hold | Scheme::Auto) && !settings.takes_in_outages
+}

@@ -4,9 +4,9 @@
 use std::io::{self, IoSlice};
 
 use holdfast_core::compression::marked;
-use holdfast_core::{Direction, Gateway, Made, Payload as _, Resend};
+use holdfast_core::{Direction, Gateway, Made, Payload as _, Resend, Unreachable};
 use holdfast_net::datapath::{DataPath, Gso, VnetHdr};
-use holdfast_wire::{Flags, Header, Instant, SackBlocks, SeqNum};
+use holdfast_wire::{Flags, Header, Instant, SackBlocks, SeqNum, unreachable};
 
 use super::packet::Packet;
 
@@ -92,6 +92,18 @@ pub(super) fn send_made(path: &DataPath, made: &Made<Header>) -> io::Result<()> 
         &VnetHdr::default(),
         &[IoSlice::new(header.as_bytes())],
     )
+}
+
+/// Sends a report to the sender at the MH.
+pub(super) fn send_unreachable(path: &DataPath, report: &Unreachable<Header>) -> io::Result<()> {
+    let (fh, mh) = (report.key.fh, report.key.mh);
+    let frame = unreachable(report.template.link(), mh, fh, report.seq);
+    let frame = frame.ok_or(io::ErrorKind::InvalidData)?;
+    for _ in 0..report.copies {
+        let parts = [IoSlice::new(&frame)];
+        path.write(Direction::Downlink, &VnetHdr::default(), &parts)?;
+    }
+    Ok(())
 }
 
 /// `None` if no IP packet has that length.

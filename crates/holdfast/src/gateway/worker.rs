@@ -68,6 +68,8 @@ holdfast_core::counters! {
         resent = "resent",
         /// ACKs and RSTs made.
         made = "made",
+        /// ICMP messages sent to senders at MHs.
+        unreachables = "unreachables",
         /// Segments with a wrong checksum, which passed.
         wrong_checksum = "wrong_checksum",
         /// Frames that were not understood, and passed.
@@ -398,6 +400,10 @@ impl Worker {
                 Action::Repeat(packet) => {
                     self.counters.forwarded += 1;
                     emit::forward(&self.path, packet)
+                }
+                Action::Notify(unreachable) => {
+                    self.counters.unreachables += u64::from(unreachable.copies);
+                    emit::send_unreachable(&self.path, unreachable)
                 }
                 Action::Record(record) => {
                     self.records.note(record);

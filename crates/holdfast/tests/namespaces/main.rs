@@ -41,6 +41,7 @@ mod sources;
 mod transparency;
 mod units;
 mod uploads;
+mod uploads_by_gateway;
 mod vehicle;
 
 use std::net::{IpAddr, TcpStream};

@@ -13,12 +13,11 @@ use std::sync::Arc;
 
 use holdfast_core::RECONNECTION_FLAGS;
 use holdfast_core::mobile_host::MadeAck;
-use holdfast_wire::{Flags, Header, SackBlocks, SeqNum};
+use holdfast_wire::{Flags, Header, SackBlocks, SeqNum, unreachable};
 
 use super::NotedFlow;
 use super::frame_socket::FrameSocket;
 use super::next_hop::{NextHops, Sent};
-use super::unreachable::unreachable;
 use crate::datapath::Interface;
 use crate::syscall::at;
 use crate::tun::LayerKind;
@@ -76,7 +75,10 @@ impl AckSender {
     ///
     /// Errors: as of [`send`](Self::send).
     pub fn send_unreachable(&self, noted: &NotedFlow, copies: u8) -> io::Result<()> {
-        let frame = unreachable(noted).ok_or(io::ErrorKind::InvalidData)?;
+        let flow = &noted.flow;
+        let (fh, mh) = (flow.key.fh, flow.key.mh);
+        let frame = unreachable(&noted.link, fh, mh, flow.rcv_nxt);
+        let frame = frame.ok_or(io::ErrorKind::InvalidData)?;
         for _ in 0..copies {
             self.send_frame(noted, &frame, true)?;
         }

@@ -302,6 +302,8 @@ impl Network {
                 Action::Repeat(packet) => {
                     self.forward_in_turn(id, &packet, DSCP_DEFAULT, observer);
                 }
+                // Hosts of the simulator ignore it, as most systems do.
+                Action::Notify(_) => {}
                 Action::Record(record) => self.engines[id as usize].keep(record),
             }
         }

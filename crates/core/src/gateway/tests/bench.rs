@@ -299,6 +299,10 @@ fn line(action: &Action<Packet>) -> Option<String> {
         }
         Action::Send(made) => ("MADE", Packet::of_made(made)),
         Action::Repeat(packet) => ("AGAIN", packet.clone()),
+        Action::Notify(report) => {
+            let seq = report.seq.get();
+            return Some(format!("UNREACHABLE seq {seq} x{}", report.copies));
+        }
         Action::Record(_) => return None,
     };
     let segment = &packet.segment;

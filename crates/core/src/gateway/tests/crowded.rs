@@ -97,7 +97,7 @@ impl TwoFlows {
                 Action::Resend(resend) => Packet::of_resend(resend),
                 Action::Send(made) => Packet::of_made(made),
                 Action::Repeat(packet) => packet.clone(),
-                Action::Record(_) => continue,
+                Action::Notify(_) | Action::Record(_) => continue,
             };
             let segment = packet.segment;
             if segment.from.port == self.living {

@@ -93,6 +93,7 @@ impl Bench {
                 Action::Resend(piece) => out.push(Packet::of_resend(&piece)),
                 Action::Send(made) => out.push(Packet::of_made(&made)),
                 Action::Repeat(packet) => out.push(packet),
+                Action::Notify(_) => {}
                 Action::Record(record) => {
                     self.records.retain(|old| old.key != record.key);
                     self.records.extend((!record.gone).then_some(record));

@@ -330,6 +330,16 @@ impl Host {
         }
     }
 
+    /// RFC 6069: its oldest segment could not be delivered. One doubling is taken back.
+    pub(super) fn on_unreachable(&mut self, seq: SeqNum) {
+        if self.sent_offset(seq) == self.una && self.backoff > 0 {
+            let before = self.rto();
+            self.backoff -= 1;
+            let earlier = before - self.rto();
+            self.rto_at = self.rto_at.map(|at| at - earlier);
+        }
+    }
+
     /// Whether this end takes anything from the segment: all checks of RFC 9293, 3.10.7.4,
     /// RFC 5961 and RFC 7323, 5.3.
     pub(super) fn takes(&self, segment: &Segment) -> bool {

@@ -230,7 +230,9 @@ pub(super) fn world_with(
     let most = dice.pick(&[2_000, 40_000, 150_000]);
     let down = dice.range(1, most);
     let up = match scheme {
-        Scheme::Snoop | Scheme::Auto | Scheme::Mtcp if dice.chance(80) => dice.range(0, most),
+        Scheme::Hold | Scheme::Snoop | Scheme::Auto | Scheme::Mtcp if dice.chance(80) => {
+            dice.range(0, most)
+        }
         _ if dice.chance(50) => dice.range(0, 8_000),
         _ => 0,
     };

@@ -231,7 +231,7 @@ impl Run {
                 Action::Resend(resend) => ("again", Packet::of_resend(&resend)),
                 Action::Send(made) => ("made", Packet::of_made(&made)),
                 Action::Repeat(packet) => ("repeated", packet),
-                Action::Record(_) => continue,
+                Action::Notify(_) | Action::Record(_) => continue,
             };
             let segment = packet.segment;
             let way = if segment.to == MH {

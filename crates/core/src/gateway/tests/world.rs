@@ -21,8 +21,10 @@ use crate::{
 
 mod checks;
 pub(super) mod forger;
+pub(super) mod own_engine;
 
 use forger::{Forger, Watch};
+use own_engine::{OwnEngine, Site};
 
 /// Loss and duplication are in 1/1000.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,6 +43,8 @@ pub(super) struct Half {
 pub(super) enum Event {
     ToGateway(Direction, Packet),
     ToHost(Side, Packet),
+    /// ICMP about this number reaches the MH.
+    Unreachable(SeqNum),
     /// A segment of an attacker reaches an end.
     ForgedToHost(Side, Packet),
     /// The wireless half goes up or down.
@@ -55,6 +59,12 @@ pub(super) enum Event {
     /// The MH's daemon starts or dies; and registers its abilities.
     Daemon(bool),
     Register,
+    /// The link source at the mobile reports to its daemon; the daemon's engine is replaced, or it hangs.
+    OwnLink(LinkEvent),
+    OwnRestart,
+    OwnHang(bool),
+    /// The wired half goes up or down.
+    Wired(bool),
     /// The end of all faults.
     Heal,
     /// An end resets the connection, vanishes, or sends its FIN again.
@@ -82,7 +92,7 @@ pub(super) struct Tapped {
 const ACTIONS_MAX: usize = 400;
 const MADE_MAX: usize = 4;
 /// Reports to the MH among them, and a made ACK that replaces an ACK.
-const REPORTS_MAX: usize = 5;
+const REPORTS_MAX: usize = 5 + 64;
 /// Inputs of one case, at most: a loop of ACKs would exceed it.
 const INPUTS_MAX: u64 = 400_000;
 
@@ -93,10 +103,15 @@ pub(super) struct World {
     pub wired: Half,
     pub wireless: Half,
     pub link_is_up: bool,
+    wired_is_up: bool,
     /// Packets on the link in an outage are queued, not lost.
     pub queues_in_outage: bool,
     queued: Vec<(Direction, Packet)>,
     pub gateway: Gateway<Packet>,
+    /// The engine of the mobile's own daemon, if it has one.
+    own_engine: Option<OwnEngine>,
+    /// What that one has retransmitted.
+    pub own_resent: u64,
     /// Restores compressed segments at the MH.
     pub daemon: Daemon,
     settings: Settings,
@@ -160,9 +175,12 @@ impl World {
             wired: Half::default(),
             wireless: Half::default(),
             link_is_up: true,
+            wired_is_up: true,
             queues_in_outage: false,
             queued: Vec::new(),
             gateway: Gateway::new(settings.clone()),
+            own_engine: None,
+            own_resent: 0,
             daemon: Daemon::default(),
             settings,
             records: None,
@@ -233,6 +251,7 @@ impl World {
                 self.fh.deadline(),
                 self.mh.deadline(),
                 self.gateway.poll_timeout().filter(|_| !self.bypass),
+                self.own_timeout(),
             ];
             let next = timers
                 .into_iter()
@@ -264,6 +283,7 @@ impl World {
                 self.transmit(side, out);
             }
         }
+        self.run_own_engine();
         let due = self.gateway.poll_timeout().is_some_and(|at| at <= now);
         if due && !self.bypass {
             let mut actions = Vec::new();
@@ -289,24 +309,18 @@ impl World {
                     let rows = self.gateway.flows.rows();
                     self.packed += rows.filter(|row| matches!(row, Row::Idle(_))).count();
                 }
-                self.arrive(direction, &packet);
+                if direction == Direction::Downlink && self.has_own_engine(Site::Gateway) {
+                    self.pass_own_engine(false, packet);
+                } else {
+                    self.arrive(direction, &packet);
+                }
             }
-            Event::ToHost(side, packet) => {
-                let (now, mut out) = (self.now, Vec::new());
-                let restored = match side {
-                    Side::Fh => Some(packet),
-                    Side::Mh => self.daemon.restore(packet, now),
-                };
-                let Some(packet) = restored else { return };
-                self.host(side).receive(&packet, now, &mut out);
-                assert!(
-                    !self.host(side).reset || self.may_reset,
-                    "{side:?} was reset"
-                );
-                self.fh.check_received(&self.mh);
-                self.mh.check_received(&self.fh);
-                self.transmit(side, out);
+            Event::ToHost(Side::Fh, packet) => self.reach(Side::Fh, &packet),
+            Event::ToHost(Side::Mh, packet) if self.has_own_engine(Site::Mobile) => {
+                self.pass_own_engine(false, packet);
             }
+            Event::ToHost(Side::Mh, packet) => self.reach_mh(packet),
+            Event::Unreachable(seq) => self.mh.on_unreachable(seq),
             Event::Read(side, bytes) => {
                 let (now, mut out) = (self.now, Vec::new());
                 self.host(side).read(bytes, now, &mut out);
@@ -327,6 +341,14 @@ impl World {
             Event::Signal(event, source) => self.signal(event, source),
             Event::Restart => self.restart(),
             Event::Bypass(bypass) => self.bypass = bypass,
+            Event::OwnLink(event) => self.report_to_own_engine(event),
+            Event::OwnRestart => self.renew_own_engine(None),
+            Event::Wired(is_up) => self.wired_is_up = is_up,
+            Event::OwnHang(hangs) => {
+                if let Some(own) = &mut self.own_engine {
+                    own.hangs = hangs;
+                }
+            }
             Event::Daemon(lives) => self.daemon.set_alive(lives),
             Event::Register => self.register(),
             Event::Heal => self.heal(),
@@ -341,6 +363,26 @@ impl World {
             }
             Event::RepeatFin(side) => self.let_end(side, Host::repeat_fin),
         }
+    }
+
+    /// A segment reaches the MH.
+    fn reach_mh(&mut self, packet: Packet) {
+        if let Some(packet) = self.daemon.restore(packet, self.now) {
+            self.reach(Side::Mh, &packet);
+        }
+    }
+
+    /// A segment reaches an end.
+    fn reach(&mut self, side: Side, packet: &Packet) {
+        let (now, mut out) = (self.now, Vec::new());
+        self.host(side).receive(packet, now, &mut out);
+        assert!(
+            !self.host(side).reset || self.may_reset,
+            "{side:?} was reset"
+        );
+        self.fh.check_received(&self.mh);
+        self.mh.check_received(&self.fh);
+        self.transmit(side, out);
     }
 
     /// Prints a line of the trace.
@@ -431,7 +473,10 @@ impl World {
             (half.loss, half.duplication, half.jitter) = (0, 0, Duration::ZERO);
         }
         (self.bypass, self.uncacheable) = (false, 0);
+        self.wired_is_up = true;
+        self.handle(Event::OwnHang(false));
         self.handle(Event::Link(true));
+        self.report_to_own_engine(LinkEvent::Up);
         if self.carrier_down {
             self.signal(LinkEvent::Up, LinkSource::Carrier);
         }
@@ -457,7 +502,11 @@ impl World {
     fn transmit(&mut self, side: Side, packets: Vec<Packet>) {
         for mut packet in packets {
             if side == Side::Mh {
-                self.over_wireless(Direction::Uplink, packet);
+                if self.has_own_engine(Site::Mobile) {
+                    self.pass_own_engine(true, packet);
+                } else {
+                    self.over_wireless(Direction::Uplink, packet);
+                }
                 continue;
             }
             packet.cacheable = !self.chance(self.uncacheable);
@@ -467,7 +516,7 @@ impl World {
                 vec![packet]
             };
             for piece in pieces {
-                self.travel(self.wired, Event::ToGateway(Direction::Downlink, piece));
+                self.over_wired(Event::ToGateway(Direction::Downlink, piece));
             }
         }
     }
@@ -500,6 +549,12 @@ impl World {
         }
     }
 
+    fn over_wired(&mut self, event: Event) {
+        if self.wired_is_up {
+            self.travel(self.wired, event);
+        }
+    }
+
     fn travel(&mut self, half: Half, event: Event) {
         if self.chance(half.loss) {
             return;
@@ -520,7 +575,10 @@ impl World {
     fn send_out(&mut self, direction: Direction, packet: Packet) {
         match direction {
             Direction::Downlink => self.over_wireless(direction, packet),
-            Direction::Uplink => self.travel(self.wired, Event::ToHost(Side::Fh, packet)),
+            Direction::Uplink if self.has_own_engine(Site::Gateway) => {
+                self.pass_own_engine(true, packet);
+            }
+            Direction::Uplink => self.over_wired(Event::ToHost(Side::Fh, packet)),
         }
     }
 
@@ -631,7 +689,8 @@ impl World {
                     self.send_out(resend.direction, packet);
                 }
                 Action::Send(made) => {
-                    if matches!(self.settings.scheme, Scheme::Snoop | Scheme::Auto)
+                    let reports = [Scheme::Hold, Scheme::Snoop, Scheme::Auto];
+                    if reports.contains(&self.settings.scheme)
                         && made.direction == Direction::Downlink
                     {
                         self.reported += 1;
@@ -651,6 +710,14 @@ impl World {
                 Action::Repeat(packet) => {
                     assert!(packet.segment.is_empty() && packet.segment.to == MH);
                     self.send_out(Direction::Downlink, packet);
+                }
+                Action::Notify(report) => {
+                    self.check_notice(&report);
+                    for _ in 0..report.copies {
+                        if self.link_is_up {
+                            self.travel(self.wireless, Event::Unreachable(report.seq));
+                        }
+                    }
                 }
                 Action::Record(record) => {
                     self.records = (!record.gone).then_some(record);

@@ -8,8 +8,9 @@ use std::collections::BTreeSet;
 use holdfast_wire::Instant;
 
 use super::probe_timer::ProbeTimer;
-use super::silent_flows::{ProbeReply, SilentFlows, TimedWakeUp, doublings};
+use super::silent_flows::{ProbeReply, SilentFlows, TimedWakeUp};
 use crate::FlowKey;
+use crate::back_off::doublings;
 use crate::link_state::LinkEvent;
 use crate::mobile_host::flow::ROUND_TRIP_UNKNOWN;
 use crate::mobile_host::{Download, FLOWS_SERVED_MAX, HostFlow, ON_ITS_WAY, SAME_UP};

@@ -43,24 +43,6 @@ const WOKEN_MAX: u8 = 3;
 const LOOKED_AT_AFTER: Duration = Duration::from_millis(20);
 /// If flows cannot be read it is tried again after this time.
 const PUT_OFF: Duration = Duration::from_millis(150);
-/// A Linux sender's first RTO is no shorter (`TCP_RTO_MIN`).
-const RTO_MIN: Duration = Duration::from_millis(200);
-/// More doublings than a sender has in ten minutes.
-const DOUBLINGS_MAX: u8 = 12;
-
-/// How often a sender may have doubled its RTO in this time of silence, and once more: this number of
-/// ICMP unreachables undoes its whole back-off (RFC 6069). 0: not even
-/// its first RTO can have passed.
-pub(super) fn doublings(silent: Duration) -> u8 {
-    let mut doublings = 0;
-    let mut all = RTO_MIN;
-    while silent >= all && doublings < DOUBLINGS_MAX {
-        doublings += 1;
-        all = all * 2 + RTO_MIN;
-    }
-    if doublings == 0 { 0 } else { doublings + 1 }
-}
-
 /// A silent flow whose FH is to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimedWakeUp {

@@ -472,6 +472,7 @@ impl World {
                 Action::Repeat(packet) => {
                     self.send_out(number, direction_of(&packet.segment), packet);
                 }
+                Action::Notify(_) => {}
                 Action::Record(record) => {
                     self.stations[number].record = Some(record).filter(|record| !record.gone);
                 }

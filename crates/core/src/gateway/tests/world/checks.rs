@@ -10,7 +10,7 @@ use crate::gateway::deadlines::STALE_MAX;
 use crate::mobile::InFlight;
 use crate::schemes::AnyScheme;
 use crate::testing::{FH, Packet};
-use crate::{Scheme, Verdict};
+use crate::{Scheme, Unreachable, Verdict};
 
 impl World {
     /// What goes on of a segment by a verdict.
@@ -141,13 +141,24 @@ impl World {
         }
     }
 
+    /// ICMP names what the FH waits for, or has acknowledged meanwhile.
+    pub(super) fn check_notice(&self, report: &Unreachable<Segment>) {
+        let seq = self.mh.sent_offset(report.seq);
+        assert!(self.lenient || seq <= self.fh_acked, "ahead of the FH");
+        assert!((1..=13).contains(&report.copies));
+    }
+
     /// What is made in the MH's name contains no more than the MH has sent.
     pub(super) fn check_made(&self, packet: &Packet) {
         if self.lenient {
             return;
         }
         let segment = &packet.segment;
-        assert_ne!(self.settings.scheme, Scheme::Hold, "hold makes nothing");
+        let is_for_fh = segment.from != FH;
+        assert!(
+            !is_for_fh || self.settings.scheme != Scheme::Hold,
+            "hold makes no ACK for the FH"
+        );
         if segment.flags.has(Flags::RST) {
             assert!(self.may_reset, "a RST without a reason");
             return;
@@ -155,7 +166,7 @@ impl World {
         if segment.from == FH
             && matches!(
                 self.settings.scheme,
-                Scheme::Snoop | Scheme::Auto | Scheme::Mtcp
+                Scheme::Hold | Scheme::Snoop | Scheme::Auto | Scheme::Mtcp
             )
         {
             return self.check_report(packet);

@@ -2,6 +2,7 @@
 //! Which flows are silent, which are probed, which are woken.
 
 use super::*;
+use crate::back_off::doublings;
 use crate::mobile_host::tests::wake_flow as host_flow;
 
 fn at(ms: u64) -> Instant {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The word of a router whose link was down: a segment of the FH could not be delivered. A sender in
-//! its back-off that receives it for its oldest segment undoes one doubling, and retransmits at once
-//! if it is then due (RFC 6069, TCP-LCD; Linux, and no other system that is known).
+//! The report of a router whose link was down: a segment of a sender could not be delivered. A
+//! sender in its back-off that receives it for its oldest segment undoes one doubling, and
+//! retransmits at once if it is then due (RFC 6069, TCP-LCD; Linux, and no other system that is
+//! known).
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 
-use holdfast_wire::Header;
-use holdfast_wire::checksum::Sum;
-
-use super::NotedFlow;
+use crate::checksum::Sum;
+use crate::{Endpoint, Header, SeqNum};
 
 /// RFC 792, and code 1: host unreachable.
 const UNREACHABLE: [u8; 2] = [3, 1];
@@ -18,38 +17,42 @@ const UNREACHABLE_V6: [u8; 2] = [1, 0];
 const ICMP_BYTES: usize = 8;
 const HOPS: u8 = 64;
 
-/// The message about the segment that the MH waits for, of the MH's own address, with the link
-/// layer's header; none if no packet can have it.
+/// The message to `sender` about its segment `seq` to `receiver`, of the receiver's address, behind
+/// the link layer's header `link`; none if no packet can have it.
 ///
 /// It quotes IP and TCP header of a segment without payload: sequence number and ports are what
 /// counts (RFC 6069, section 3, and RFC 5927, section 4).
-pub(super) fn unreachable(noted: &NotedFlow) -> Option<Vec<u8>> {
-    let (fh, mh) = (noted.flow.key.fh, noted.flow.key.mh);
-    let mut quoted = Header::made(&[], fh, mh)?;
-    quoted.set_seq(noted.flow.rcv_nxt);
+pub fn unreachable(
+    link: &[u8],
+    sender: Endpoint,
+    receiver: Endpoint,
+    seq: SeqNum,
+) -> Option<Vec<u8>> {
+    let mut quoted = Header::made(&[], sender, receiver)?;
+    quoted.set_seq(seq);
     let quoted = quoted.as_bytes();
-    let mut frame = noted.link.clone();
+    let mut frame = link.to_vec();
     let icmp_bytes = ICMP_BYTES + quoted.len();
-    let kind = match (mh.address, fh.address) {
-        (IpAddr::V4(mh), IpAddr::V4(fh)) => {
+    let kind = match (receiver.address, sender.address) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
             let mut ip = [0; 20];
             let total = (ip.len() + icmp_bytes) as u16;
             (ip[0], ip[6], ip[8], ip[9]) = (0x45, 0x40, HOPS, 1);
             ip[2..4].copy_from_slice(&total.to_be_bytes());
-            ip[12..16].copy_from_slice(&mh.octets());
-            ip[16..].copy_from_slice(&fh.octets());
+            ip[12..16].copy_from_slice(&from.octets());
+            ip[16..].copy_from_slice(&to.octets());
             let mut sum = Sum::default();
             sum.add(&ip);
             ip[10..12].copy_from_slice(&sum.finish().to_be_bytes());
             frame.extend_from_slice(&ip);
             UNREACHABLE
         }
-        (IpAddr::V6(mh), IpAddr::V6(fh)) => {
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
             let mut ip = [0; 40];
             (ip[0], ip[6], ip[7]) = (0x60, 58, HOPS);
             ip[4..6].copy_from_slice(&(icmp_bytes as u16).to_be_bytes());
-            ip[8..24].copy_from_slice(&mh.octets());
-            ip[24..].copy_from_slice(&fh.octets());
+            ip[8..24].copy_from_slice(&from.octets());
+            ip[24..].copy_from_slice(&to.octets());
             frame.extend_from_slice(&ip);
             UNREACHABLE_V6
         }
@@ -59,10 +62,10 @@ pub(super) fn unreachable(noted: &NotedFlow) -> Option<Vec<u8>> {
     frame.extend_from_slice(&[kind[0], kind[1], 0, 0, 0, 0, 0, 0]);
     frame.extend_from_slice(quoted);
     let mut sum = Sum::default();
-    if let (IpAddr::V6(mh), IpAddr::V6(fh)) = (mh.address, fh.address) {
+    if let (IpAddr::V6(from), IpAddr::V6(to)) = (receiver.address, sender.address) {
         // The pseudo-header (RFC 8200, 8.1).
-        sum.add(&mh.octets());
-        sum.add(&fh.octets());
+        sum.add(&from.octets());
+        sum.add(&to.octets());
         sum.add(&(icmp_bytes as u32).to_be_bytes());
         sum.add(&[0, 0, 0, 58]);
     }
@@ -73,46 +76,15 @@ pub(super) fn unreachable(noted: &NotedFlow) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_core::FlowKey;
-    use holdfast_core::mobile_host::HostFlow;
-    use holdfast_wire::{Endpoint, Instant, SackBlocks, SeqNum};
-
     use super::*;
 
-    fn noted(fh: &str, mh: &str) -> NotedFlow {
+    fn to_fh(fh: &str, mh: &str) -> Option<Vec<u8>> {
         let end = |address: &str, port| Endpoint {
             address: address.parse().unwrap(),
             port,
         };
-        NotedFlow {
-            flow: HostFlow {
-                key: FlowKey {
-                    fh: end(fh, 443),
-                    mh: end(mh, 40_000),
-                },
-                snd_nxt: SeqNum::new(1),
-                rcv_nxt: SeqNum::new(0xfedc_ba98),
-                window: 500,
-                window_shift: None,
-                timestamps: None,
-                sack: SackBlocks::default(),
-                srtt: None,
-                rtt: None,
-                sent_at: Instant::ZERO,
-                received_at: None,
-                is_opaque: false,
-                is_finished: false,
-                data_at: None,
-                permits_sack: false,
-                download: None,
-            },
-            fh_tsval: 0,
-            fh_nxt: SeqNum::new(0),
-            fh_ack: SeqNum::new(0),
-            rtt_at: None,
-            link: vec![7; 14],
-            dscp: 0,
-        }
+        let seq = SeqNum::new(0xfedc_ba98);
+        unreachable(&[7; 14], end(fh, 443), end(mh, 40_000), seq)
     }
 
     fn sum(octets: &[&[u8]]) -> u16 {
@@ -124,9 +96,9 @@ mod tests {
     }
 
     #[test]
-    fn it_quotes_the_segment_that_the_mh_waits_for_in_both_families() {
+    fn it_quotes_the_segment_in_both_families() {
         let (fh, mh) = ([10, 1, 0, 2], [10, 2, 0, 2]);
-        let frame = unreachable(&noted("10.1.0.2", "10.2.0.2")).unwrap();
+        let frame = to_fh("10.1.0.2", "10.2.0.2").unwrap();
         assert_eq!(frame[..14], [7; 14]);
         let (ip, icmp) = frame[14..].split_at(20);
         assert_eq!(sum(&[ip]), 0);
@@ -141,7 +113,7 @@ mod tests {
         assert_eq!((&quoted[12..16], &quoted[16..20]), (&fh[..], &mh[..]));
         assert_eq!(quoted[20..28], [1, 187, 156, 64, 0xfe, 0xdc, 0xba, 0x98]);
 
-        let frame = unreachable(&noted("fd01::2", "fd02::2")).unwrap();
+        let frame = to_fh("fd01::2", "fd02::2").unwrap();
         let (ip, icmp) = frame[14..].split_at(40);
         assert_eq!(
             (ip[6], &ip[8..10], &ip[24..26]),
@@ -151,6 +123,6 @@ mod tests {
         assert_eq!(sum(&[&ip[8..], &length, &[0, 0, 0, 58], icmp]), 0);
         assert_eq!(icmp[..2], UNREACHABLE_V6);
         assert_eq!(icmp[8 + 40 + 4..8 + 40 + 8], [0xfe, 0xdc, 0xba, 0x98]);
-        assert_eq!(unreachable(&noted("10.1.0.2", "fd02::2")), None);
+        assert_eq!(to_fh("10.1.0.2", "fd02::2"), None);
     }
 }

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two engines on the way of one flow: the gateway's, and that of a mobile's own daemon, at the MH
+//! or beside the gateway on a host that moves itself.
+//!
+//! `HOLDFAST_SEED=n` replays one case with a trace, `HOLDFAST_CASES=n` changes how many are run.
+
+use holdfast_wire::Instant;
+
+use super::dice::Dice;
+use super::property::{Case, finish, numbers, world_of};
+use super::world::own_engine::Site;
+use super::world::{Event, World};
+use crate::link_state::LinkEvent;
+use crate::{Scheme, SnoopSet};
+
+/// Outages of the own engine's link, what is reported of it, and crashes and hangs.
+fn plan(dice: &mut Dice, world: &mut World, site: Site, healed: Instant) {
+    let start = world.now;
+    let span = healed.saturating_since(start).as_millis() as u64;
+    for _ in 0..dice.range(0, 4) {
+        let at = start + dice.millis(0, span);
+        let back = at + dice.millis(5, 3000);
+        if site == Site::Gateway && back < healed {
+            world.at(at, Event::Wired(false));
+            world.at(back, Event::Wired(true));
+        }
+        for (when, event) in [(at, LinkEvent::Down), (back, LinkEvent::Up)] {
+            if dice.chance(60) {
+                world.at(when + dice.millis(0, 300), Event::OwnLink(event));
+            }
+        }
+    }
+    if dice.chance(30) {
+        world.at(start + dice.millis(0, span), Event::OwnRestart);
+    }
+    if dice.chance(20) {
+        let at = start + dice.millis(0, span);
+        world.at(at, Event::OwnHang(true));
+        world.at(at + dice.millis(0, 2000), Event::OwnHang(false));
+    }
+}
+
+#[test]
+fn two_engines_on_the_way_of_one_flow_deliver_every_byte() {
+    let (seeds, is_one) = numbers(3000);
+    let (mut resent, mut reported) = (0, 0);
+    for seed in seeds {
+        let scheme = [Scheme::Auto, Scheme::Hold][(seed % 2) as usize];
+        let site = [Site::Mobile, Site::Gateway][(seed / 2 % 2) as usize];
+        let variant = (scheme, SnoopSet::Today, false);
+        let _case = Case(variant, seed);
+        let (mut world, healed) = world_of(variant, seed);
+        world.trace = is_one;
+        world.renew_own_engine(Some(site));
+        plan(&mut Dice::of_seed(seed ^ 0xb07), &mut world, site, healed);
+        world.begin();
+        finish(&mut world, healed);
+        resent += world.own_resent;
+        reported += world.reported;
+    }
+    assert!(
+        is_one || (resent > 0 && reported > 0),
+        "{resent} {reported}"
+    );
+}

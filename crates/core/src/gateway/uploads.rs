@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an MH sends is the MH's to retransmit. The gateway detects an outage of it without a report,
+//! and wakes the MH's senders at link up (`crate::flow`).
+
+use holdfast_wire::{Instant, Segment};
+
+use super::Gateway;
+use super::turn::Turn;
+use crate::schemes;
+use crate::table::{FlowId, MobileId};
+use crate::upload_watch::UploadWatch;
+use crate::{Actions, Payload};
+
+/// Flows that are woken at one link up.
+pub(super) const FLOWS_WOKEN_MAX: u32 = 128;
+
+impl<P: Payload> Turn<'_, P> {
+    /// What a segment of the MH shows of its uploads.
+    pub(super) fn follow_upload(&mut self, flow_id: FlowId, segment: &Segment, payload: &P) {
+        let has_data = segment.payload_len > 0;
+        let (mobile, now) = (&mut *self.mobile, self.now);
+        if mobile.upload.is_none() && has_data && schemes::serves_uploads(self.settings) {
+            mobile.upload = Some(Box::new(UploadWatch::new(flow_id, now)));
+        }
+        let Some(watch) = &mut mobile.upload else {
+            return;
+        };
+        if let Some(rtt) = self.flow.note_upload(segment, payload.segment_len(), now) {
+            watch.rtt.sample(rtt);
+        }
+        if has_data {
+            watch.on_data(flow_id, now);
+        }
+    }
+}
+
+impl<P: Payload> Gateway<P> {
+    /// An MH in the middle of an upload may be silent: a first probe.
+    pub(super) fn probe_upload(
+        &mut self,
+        mobile_id: MobileId,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
+            return;
+        };
+        let Some(flow_id) = mobile.take_upload_probe(now) else {
+            return;
+        };
+        let flow = self.flows.at_mut(flow_id).map(|row| &mut row.flow);
+        let flow = flow.filter(|flow| flow.is_uploading());
+        let probe = flow.and_then(|flow| flow.made_probe(now));
+        if let Some(probe) = probe {
+            self.counters.probes += 1;
+            actions.push(probe);
+        } else if let Some(watch) = &mut mobile.upload {
+            watch.pause(now);
+        }
+    }
+
+    /// Nothing was sent for a while. In an outage the MH may wait to send more.
+    pub(super) fn forget_upload(&mut self, flow_id: FlowId) {
+        if let Some(row) = self.flows.at_mut(flow_id)
+            && self
+                .mobiles
+                .at(row.flow.mobile)
+                .is_some_and(|mobile| !mobile.is_away())
+        {
+            row.flow.uploads = None;
+        }
+    }
+
+    /// A sender that was woken has not sent anything.
+    pub(super) fn wake_sender_again(
+        &mut self,
+        flow_id: FlowId,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let Some(row) = self.flows.at_mut(flow_id) else {
+            return;
+        };
+        let flow = &mut row.flow;
+        if self
+            .mobiles
+            .at(flow.mobile)
+            .is_none_or(|mobile| mobile.is_away())
+        {
+            flow.let_sender_sleep();
+        } else if flow.wake_sender_again(now, actions) {
+            self.counters.wake_ups += 1;
+        }
+    }
+}
