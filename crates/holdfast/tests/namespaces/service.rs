@@ -38,6 +38,7 @@ impl Service {
         command.arg(folder.join("gateway.state"));
         command.env("NOTIFY_SOCKET", folder.join("notify"));
         command.env("WATCHDOG_USEC", WATCHDOG.as_micros().to_string());
+        command.stderr(Stdio::null());
         let gateway = harness.topology.gateway().spawn_guarded(command).unwrap();
         Self { gateway, socket }
     }

@@ -2,6 +2,7 @@
 //! One gateway with two wireless interfaces.
 
 use std::net::IpAddr;
+use std::process::Stdio;
 
 use holdfast_net::netns::NetNs;
 use holdfast_net::rtnl::Rtnl;
@@ -52,7 +53,8 @@ fn an_outage_of_one_interface_is_none_of_the_other() {
     command.arg("--control-socket").arg(&socket);
     command
         .arg("--state-file")
-        .arg(harness.folder().join("state"));
+        .arg(harness.folder().join("state"))
+        .stderr(Stdio::null());
     let _daemon = gateway.spawn_guarded(command).unwrap();
     await_that("both interfaces are attached to", || {
         status_at(&socket).is_ok_and(|status| status["attached"] == true)
