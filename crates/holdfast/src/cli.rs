@@ -10,7 +10,7 @@ use crate::mobile::MobileArgs;
 use crate::settings::GatewayArgs;
 use crate::status::StatusArgs;
 use crate::top::TopArgs;
-use crate::{demo, lab_command, link_command};
+use crate::{demo, lab_command, link_command, setup};
 
 /// Keeps TCP at full speed over links that come and go.
 #[derive(Debug, Parser)]
@@ -19,6 +19,7 @@ use crate::{demo, lab_command, link_command};
     version,
     after_help = "Examples:
   holdfast demo
+  holdfast setup
   holdfast gateway --wireless wlan0 --check
   holdfast status
 
@@ -33,6 +34,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Demo(demo::DemoArgs),
+    Setup(setup::SetupArgs),
     // Boxed: the largest by far.
     Gateway(Box<GatewayArgs>),
     Mobile(Box<MobileArgs>),
@@ -53,6 +55,29 @@ pub(crate) enum Command {
         /// The folder to make it in; it must be there
         directory: PathBuf,
     },
+}
+
+/// A wrong command line in one line: what is wrong, what is right, and the command whose help has more.
+pub(crate) fn usage_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let mut line = String::new();
+    let mut command = "holdfast";
+    for part in text.lines().map(str::trim).filter(|part| !part.is_empty()) {
+        if let Some(usage) = part.strip_prefix("Usage: ") {
+            // What follows in brackets are its arguments.
+            let end = usage.find(['[', '<', '-']).unwrap_or(usage.len());
+            command = usage[..end].trim();
+            break;
+        }
+        if part.starts_with("For more information") {
+            break;
+        }
+        if !line.is_empty() {
+            line.push_str(if line.ends_with(':') { " " } else { "; " });
+        }
+        line.push_str(part.strip_prefix("error: ").unwrap_or(part));
+    }
+    format!("{line}; see: {command} --help")
 }
 
 /// What `holdfast generate` makes.

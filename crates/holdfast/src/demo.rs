@@ -12,6 +12,9 @@ use holdfast_files as files;
 use holdfast_lab::demo::{self, DemoLink, DemoRun, DemoSettings};
 use holdfast_link::OutageEffect;
 use holdfast_testbed::stop::{Interrupted, StopFlag};
+use rustix::io::Errno;
+use rustix::net::sockopt::set_tcp_congestion;
+use rustix::net::{AddressFamily, SocketType};
 
 /// What a shell gives a program that SIGINT ended: 128 and the signal's number.
 const EXIT_INTERRUPTED: u8 = 130;
@@ -93,6 +96,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     if let (DemoLink::Train, Some(_)) = (link, &args.outages) {
         bail!("--outages: the train's link has outages of its own; leave out --outages or --link");
     }
+    check_congestion_control(&args.congestion_control)?;
     let lengths = args.outages.clone();
     let lengths = lengths.unwrap_or_else(|| OutageLengths(OUTAGES_S.to_vec()));
     let settings = DemoSettings {
@@ -142,6 +146,20 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Errors: the kernel has no such congestion control, and no module of it.
+fn check_congestion_control(name: &str) -> anyhow::Result<()> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    match set_tcp_congestion(socket, name) {
+        Err(Errno::NOENT | Errno::INVAL) => {
+            let known = holdfast_net::rtnl::read_sysctl("net.ipv4.tcp_available_congestion_control");
+            let known = known.unwrap_or_default();
+            bail!("--congestion-control: got `{name}`, takes one that this kernel has: {known}")
+        }
+        // One that only root may use is tried as root.
+        _ => Ok(()),
+    }
 }
 
 fn outages(text: &str) -> Result<OutageLengths, String> {

@@ -21,7 +21,7 @@
 
 use std::io;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use holdfast_core::{Direction, FLOW_RECORD_LEN, FlowRecord};
 use holdfast_net::datapath::{DataPath, Interface, PathOptions};
 use holdfast_net::keep_path::{Peers, Protocols};
@@ -33,7 +33,7 @@ use crate::control::ControlListener;
 use crate::runtime::{DaemonKind, InterfaceLock, RUNTIME_DIRECTORY, prepare_parent, random_bytes};
 use crate::settings::{GatewayArgs, GatewaySettings, SchemeName};
 
-mod check;
+pub(crate) mod check;
 mod control;
 mod emit;
 pub(crate) mod engine;
@@ -45,7 +45,6 @@ mod worker;
 mod workers;
 
 use crate::command::RunningWorker;
-use check::Severity;
 use control::{Channels, Control, Interfaces};
 use records::Records;
 use station::{HandoffReport, REPORTS_MAX, Station, StationEdge};
@@ -59,39 +58,11 @@ const CANNOT_TAKE: &str = "cannot take packets; see: holdfast gateway --check";
 /// Errors: one line each, with what to do about it.
 pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
     if args.check {
-        return check(&args.settings()?);
+        return crate::check::report(&check::run(&args.settings()?));
     }
     // First: errors in the settings are logged, and no thread may wait for a reader of the log.
     crate::log::start(args.log_format)?;
     serve(args.settings()?)
-}
-
-/// Prints the findings; fails if one of them is a problem.
-fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
-    let findings = check::run(&check::Subject {
-        wireless: &settings.wireless,
-        wired: settings.daemon.wired.as_deref(),
-        engine: settings.daemon.scheme != SchemeName::Keep,
-        kept: kept_protocols(settings.daemon.scheme),
-        cache_bytes_max: settings.core.cache_bytes_max,
-        flows_max: settings.core.flows_max,
-        state_file: settings.daemon.state_file.as_ref(),
-        is_running: InterfaceLock::is_held(DaemonKind::Gateway, &settings.wireless),
-    });
-    let mut text = String::new();
-    for finding in &findings {
-        text.push_str(&finding.to_string());
-        text.push('\n');
-    }
-    crate::terminal::print_text(&text)?;
-    let problems = findings
-        .iter()
-        .filter(|one| one.severity() == Severity::Problem)
-        .count();
-    if problems > 0 {
-        bail!("{problems} problem(s) found");
-    }
-    Ok(())
 }
 
 fn serve(settings: GatewaySettings) -> anyhow::Result<()> {

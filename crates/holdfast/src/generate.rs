@@ -3,11 +3,12 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use crate::cli::{Cli, Generated};
+use crate::runtime::SETTINGS_DIRECTORY;
 use crate::settings::{MANUAL_FILE, example_files, settings_manual, settings_page};
 
 /// Makes `what` in `directory`.
@@ -28,6 +29,12 @@ pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
             std::fs::write(directory.join("settings.md"), settings_page()).with_context(failed)?;
         }
         Generated::Examples => {
+            if directory == Path::new(SETTINGS_DIRECTORY) {
+                bail!(
+                    "{SETTINGS_DIRECTORY}: has the settings that are in use; name another directory, or \
+                     see: holdfast setup --help"
+                );
+            }
             for (name, text) in example_files() {
                 std::fs::write(directory.join(name), text).with_context(failed)?;
             }

@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
 use crate::contain::handle_panics;
 use crate::settings::LogFormat;
-use crate::terminal::escaped;
+use crate::terminal::escaped_line;
 
 mod lossy;
 
@@ -98,7 +98,7 @@ fn filter() -> (EnvFilter, Option<String>) {
 
 /// Prints why the process ends, where its log goes.
 pub(crate) fn print_error(why: &str) {
-    print(&format!("holdfast: {}\n", escaped(why)));
+    print(&format!("holdfast: {}\n", escaped_line(why)));
 }
 
 fn print(line: &str) {

@@ -4,7 +4,9 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use clap::error::ErrorKind;
 
+mod check;
 mod cli;
 mod command;
 mod contain;
@@ -19,19 +21,25 @@ mod log;
 mod mobile;
 mod runtime;
 mod settings;
+mod setup;
 mod status;
 mod terminal;
 mod top;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, usage_line};
 use settings::{EXIT_USAGE, GatewayCommand, SettingsError};
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help that cannot be printed has no reader.
-            let _ = error.print();
+            let is_help = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+            if error.use_stderr() && !is_help {
+                log::print_error(&usage_line(&error));
+            } else {
+                // Help that cannot be printed has no reader.
+                let _ = error.print();
+            }
             return if error.use_stderr() {
                 ExitCode::from(EXIT_USAGE)
             } else {
@@ -62,6 +70,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(args) => return demo::run(&args),
         Command::Lab(args) => return lab_command::run(&args),
+        Command::Setup(args) => return setup::run(&args),
         Command::Gateway(args) => match &args.command {
             None => gateway::run(&args)?,
             Some(GatewayCommand::Signal {

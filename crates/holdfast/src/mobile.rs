@@ -6,6 +6,7 @@
 //! does something for the mobile's own flows (`holdfast_core::mobile_host`), gateway or none.
 
 mod cells;
+pub(crate) mod check;
 mod congestion;
 mod daemon;
 mod decompress;
@@ -20,8 +21,10 @@ use std::path::PathBuf;
 
 use holdfast_core::LinkState;
 
+pub(crate) use sources::modem_interfaces;
+
 use crate::control::{self, ControlRequest, link_state};
-use crate::settings::{MOBILE_SOCKET, MobileDaemonArgs};
+use crate::settings::{MOBILE_SOCKET, MobileDaemonArgs, SettingsError};
 
 /// Tell the gateway of the own link, or help the own flows without one: the daemon for a vehicle, a ship, a laptop.
 #[derive(Debug, clap::Args)]
@@ -31,6 +34,7 @@ use crate::settings::{MOBILE_SOCKET, MobileDaemonArgs};
 
 Examples:
   holdfast mobile --interface wwan0
+  holdfast mobile --interface wwan0 --check
   holdfast mobile keygen /etc/holdfast/mobile.key
   holdfast mobile --interface wwan0 --gateway 192.0.2.1
   holdfast mobile --config /etc/holdfast/mobile.toml --log-format json
@@ -87,6 +91,9 @@ Examples:
 /// Runs `holdfast mobile`.
 pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
     match &args.command {
+        None if args.daemon.check => {
+            crate::check::report(&check::run(&args.daemon.settings()?))
+        }
         None => {
             // First, so that nobody waits for a reader of what is wrong with the settings.
             crate::log::start(args.daemon.log_format)?;
@@ -98,6 +105,10 @@ pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
             gateway,
             socket,
         }) => {
+            if *lead_ms > 0 && *event != LinkState::GoingDownSoon {
+                let problem = format!("got {lead_ms}, takes nothing but going-down-soon with it");
+                return Err(SettingsError::at_key(None, "--lead-ms", problem).into());
+            }
             let request = ControlRequest::Signal {
                 event: *event,
                 lead_ms: *lead_ms,

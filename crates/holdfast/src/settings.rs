@@ -19,6 +19,7 @@ use std::path::PathBuf;
 pub(crate) use document::{example_files, settings_page};
 pub(crate) use gateway::{
     GatewayArgs, GatewayCommand, GatewaySettings, LogFormat, SchemeName, StationSettings,
+    interface as interface_name,
 };
 pub(crate) use holdfast_settings::gateway::GATEWAY_SOCKET;
 pub(crate) use holdfast_settings::mobile::MOBILE_SOCKET;
@@ -52,7 +53,7 @@ impl SettingsError {
     }
 
     /// Something wrong with one key of a file, or of the command line without one.
-    fn at_key(
+    pub(crate) fn at_key(
         file: Option<&std::path::Path>,
         key: impl Into<String>,
         problem: impl Into<String>,

@@ -32,7 +32,7 @@ mod tests;
 
 pub use crate::bpf::AttachMode;
 pub use crate::vnet::{Gso, VnetHdr};
-pub use interface::{Interface, has_carrier, tcx_program_count};
+pub use interface::{Interface, has_carrier, tcx_programs};
 
 use crate::bpf::{Hook, HookSide, SharedValues, bpf};
 use program::ProgramSettings;
@@ -68,7 +68,7 @@ const COUNTERS: [&str; 15] = [
     "passed_not_tcp",
     "passed_fragment",
     "passed_extension",
-    "passed_other_host",
+    "passed_group",
     "passed_vlan",
     "passed_malformed",
     "copied_downlink",

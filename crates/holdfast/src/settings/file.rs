@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::SettingsError;
-use super::keys::{Key, Section};
+use super::keys::{GATEWAY_FILE, Key, MOBILE_FILE, Section};
 
 /// Longest settings file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -62,7 +62,18 @@ impl SettingsFile {
         sections: &'static [Section],
     ) -> Result<Self, SettingsError> {
         let table = document::parse(text).map_err(|error| SettingsError::in_file(path, error))?;
-        check_known(path, &table, sections)?;
+        if let Err(error) = check_known(path, &table, sections) {
+            let files = [(&GATEWAY_FILE, "gateway"), (&MOBILE_FILE, "mobile")];
+            let mut other = files.iter().filter(|(known, _)| !std::ptr::eq(known.as_slice(), sections));
+            let is_of = |known: &'static [Section]| check_known(path, &table, known).is_ok();
+            return Err(match other.find(|(known, _)| is_of(known.as_slice())) {
+                Some((_, daemon)) => SettingsError::in_file(
+                    path,
+                    format!("is a file of `holdfast {daemon}`, the other daemon; name it with its --config"),
+                ),
+                None => error,
+            });
+        }
         Ok(Self {
             path: Some(path.to_owned()),
             table,

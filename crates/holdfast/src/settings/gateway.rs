@@ -39,7 +39,7 @@ pub(crate) enum LogFormat {
 
 /// Carry the TCP of mobiles through the outages of their links: the daemon for a router
 /// between the wired and the wireless part of a network.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Flags override the file. Every key of the file: docs/settings.md, holdfast.toml(5).
@@ -123,8 +123,15 @@ pub(crate) struct GatewaySettings {
     pub(crate) station: Option<StationSettings>,
 }
 
+impl GatewaySettings {
+    /// The settings of a file with this text, without flags.
+    pub(crate) fn of_text(path: &Path, text: &str) -> Result<Self, SettingsError> {
+        GatewayArgs::default().over(&SettingsFile::parse(path, text, &GATEWAY_FILE)?)
+    }
+}
+
 /// For clap: a name that an interface can have.
-pub(super) fn interface(text: &str) -> Result<String, String> {
+pub(crate) fn interface(text: &str) -> Result<String, String> {
     use holdfast_settings::kind::Kind;
     InterfaceName::of_text(text).ok_or_else(takes::<InterfaceName, String>)
 }
@@ -205,6 +212,13 @@ impl GatewayArgs {
             Some(set) => set,
             None => snoop.read::<SnoopSettings>()?.set,
         };
+        if self.snoop_set.is_some() && !matches!(scheme, SchemeName::Snoop | SchemeName::Auto) {
+            let problem = format!(
+                "got a set, which the scheme {} does not use; takes --scheme snoop with it",
+                scheme.name()
+            );
+            return Err(SettingsError::at_key(None, "--snoop-set", problem));
+        }
         if scheme == SchemeName::Auto && snoop_set == SnoopSet::Paper1995 {
             let problem =
                 "got 1995, with which `auto` retransmits nothing; takes today, or the scheme snoop";

@@ -2,7 +2,7 @@
 //! `holdfast mobile`: its flags, its file, and what comes of both.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holdfast_core::keep::KeepSettings;
@@ -24,7 +24,7 @@ pub(crate) use holdfast_settings::mobile::Cell;
 pub(crate) use sources::{ModemChoice, SourceSettings};
 
 /// The flags of the daemon.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct MobileDaemonArgs {
     /// The interface of the link
     #[arg(long, visible_alias = "iface", value_name = "IF", value_parser = interface)]
@@ -38,6 +38,9 @@ pub(crate) struct MobileDaemonArgs {
     /// The settings file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Check whether interface, link sources and gateway are as the daemon needs them, and end
+    #[arg(long)]
+    pub(crate) check: bool,
     /// Where `holdfast mobile signal` finds the daemon
     #[arg(long, value_name = "PATH")]
     control_socket: Option<PathBuf>,
@@ -91,6 +94,13 @@ pub(crate) struct UplinkSettings {
     pub(crate) keep: KeepSettings,
 }
 
+impl MobileSettings {
+    /// The settings of a file with this text, without flags.
+    pub(crate) fn of_text(path: &Path, text: &str) -> Result<Self, SettingsError> {
+        MobileDaemonArgs::default().over(&SettingsFile::parse(path, text, &MOBILE_FILE)?)
+    }
+}
+
 fn keepalive(text: &str) -> Result<Duration, String> {
     type Range = Seconds<1, 3_600>;
     let seconds = text.parse().ok().and_then(Range::of_float);
@@ -100,7 +110,11 @@ fn keepalive(text: &str) -> Result<Duration, String> {
 impl MobileDaemonArgs {
     /// The settings of the flags, the file that they name, and the defaults.
     pub(crate) fn settings(&self) -> Result<MobileSettings, SettingsError> {
-        let file = SettingsFile::of(self.config.as_deref(), &MOBILE_FILE)?;
+        self.over(&SettingsFile::of(self.config.as_deref(), &MOBILE_FILE)?)
+    }
+
+    /// The same, of a file that is read already.
+    fn over(&self, file: &SettingsFile) -> Result<MobileSettings, SettingsError> {
         let section = file.section("mobile");
         let keys: MobileDaemon = section.read()?;
         let host: MobileHostSettings = section.read()?;
@@ -122,6 +136,13 @@ impl MobileDaemonArgs {
             MobileSchemeName::Auto => (!has_gateway).then_some(MobileScheme::Wake),
             named => named.for_flows(),
         };
+        if self.freeze_set.is_some() && scheme != Some(MobileScheme::Freeze) {
+            let problem = format!(
+                "got a set, which the scheme {} does not use; takes --scheme freeze with it",
+                choice.name()
+            );
+            return Err(SettingsError::at_key(None, "--freeze-set", problem));
+        }
         let path = |flag: &Option<PathBuf>, own: &str| flag.clone().unwrap_or_else(|| own.into());
         let key = if has_gateway {
             let key_file = path(&self.key_file, &keys.key_file);
