@@ -58,10 +58,21 @@ pub fn create(path: &Path, begins: &[u8]) -> io::Result<File> {
 /// There is something else.
 pub fn check_overwritable(path: &Path, begins: &[u8]) -> io::Result<()> {
     let found = match path.metadata() {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let parent = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
+            return match parent.map(Path::metadata) {
+                Some(Err(_)) => Err(io::Error::other("there is no such folder; make it")),
+                _ => Ok(()),
+            };
+        }
         found => found?,
     };
     let kind = found.file_type();
+    if kind.is_dir() {
+        return Err(io::Error::from(ErrorKind::IsADirectory));
+    }
     if kind.is_block_device() {
         return Err(io::Error::other("a block device is not overwritten"));
     }

@@ -105,8 +105,8 @@ pub(crate) fn problems(findings: &[Finding]) -> usize {
     findings.iter().filter(is_problem).count()
 }
 
-/// Tries what the daemon will do, without taking a packet. `attach` tells whether the programs detach
-/// by themselves when the daemon dies.
+/// Tries what the daemon will do, without taking a packet. `attach`: whether the programs detach by
+/// themselves when the daemon dies.
 pub(crate) fn check_data_path(interface: &str, attach: io::Result<bool>) -> Finding {
     match attach {
         Ok(true) => Finding::fine(format!("the data path attaches to {interface} (TCX)")),

@@ -7,8 +7,9 @@
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::IpAddr;
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -16,6 +17,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use holdfast_core::LinkState;
 use serde::{Deserialize, Serialize};
 
+use crate::settings::{GATEWAY_SOCKET, MOBILE_SOCKET};
 use crate::terminal::{escape_within, escaped_line};
 
 mod callers;
@@ -122,6 +124,13 @@ pub(crate) fn refusal(message: &str) -> ControlReply {
     }
 }
 
+/// The gateway's socket, or the mobile's where there is that one alone.
+pub(crate) fn present_socket() -> PathBuf {
+    let (gateway, mobile) = (Path::new(GATEWAY_SOCKET), Path::new(MOBILE_SOCKET));
+    let is_mobile = mobile.exists() && !gateway.exists();
+    (if is_mobile { mobile } else { gateway }).to_owned()
+}
+
 /// Queries the daemon at `socket`, for people: no text of the reply controls a terminal.
 ///
 /// Errors are one line and name the socket.
@@ -137,6 +146,12 @@ pub(crate) fn ask_exactly(socket: &Path, request: &ControlRequest) -> anyhow::Re
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => {
             anyhow::anyhow!("{shown}: {error}; run as root, or as a member of the socket's group")
+        }
+        _ if socket
+            .metadata()
+            .is_ok_and(|found| !found.file_type().is_socket()) =>
+        {
+            anyhow::anyhow!("{shown}: is no socket; name the daemon's with --socket")
         }
         _ => anyhow::Error::new(error).context(format!(
             "{shown}: no daemon answers; start it, or name its socket with --socket"

@@ -70,12 +70,13 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
     let mut devices = Vec::new();
     let mut running = Vec::new();
     let (report, reports) = tokio::sync::mpsc::channel(REPORTS_MAX);
+    // First: a wrong path leaves no state file.
+    let socket = ControlListener::bind(settings.daemon.control_socket.as_ref())?;
     let records = match settings.daemon.scheme {
         // It remembers nothing that a successor needs.
         SchemeName::Keep => None,
         _ => Some(open_records(&settings)?),
     };
-    let socket = ControlListener::bind(settings.daemon.control_socket.as_ref())?;
     let signals = open_signal_socket(&settings)?;
     if let Some(records) = records {
         let (worker, injector) = start_engine(&settings, records, report)?;

@@ -13,7 +13,8 @@ use crate::settings::{MANUAL_FILE, example_files, settings_manual, settings_page
 
 /// Makes `what` in `directory`.
 pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
-    let failed = || format!("{}: cannot write there", directory.display());
+    let remedy = "name a folder that is there and that this user can write to";
+    let failed = || format!("{}: cannot write there; {remedy}", directory.display());
     match what {
         Generated::Man => {
             clap_mangen::generate_to(Cli::command(), directory).with_context(failed)?;

@@ -2,6 +2,7 @@
 //! The daemons' log: structured events on standard error, for which no daemon waits.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::borrow::Cow;
 use std::env::VarError;
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
@@ -25,6 +26,9 @@ const DEFAULT_FILTER: &str = "info,netlink_packet_route=error";
 
 /// How long the end of the process waits for its last lines to be read.
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
+
+/// The longest word of an error that is shown whole. A path is one.
+const WORD_CHARS_MAX: usize = 240;
 
 struct Log {
     format: LogFormat,
@@ -96,9 +100,21 @@ fn filter() -> (EnvFilter, Option<String>) {
     }
 }
 
-/// Prints why the process ends, where its log goes.
+/// Prints why the process ends, in one line, where its log goes. A very long name or value is
+/// shortened.
 pub(crate) fn print_error(why: &str) {
-    print(&format!("holdfast: {}\n", escaped_line(why)));
+    let parts: Vec<_> = why.split(' ').map(shortened).collect();
+    print(&format!("holdfast: {}\n", escaped_line(&parts.join(" "))));
+}
+
+fn shortened(word: &str) -> Cow<'_, str> {
+    if word.chars().count() <= WORD_CHARS_MAX {
+        return Cow::Borrowed(word);
+    }
+    let begin: String = word.chars().take(WORD_CHARS_MAX / 2).collect();
+    let end: Vec<char> = word.chars().rev().take(WORD_CHARS_MAX / 4).collect();
+    let end: String = end.into_iter().rev().collect();
+    format!("{begin}...{end}").into()
 }
 
 fn print(line: &str) {

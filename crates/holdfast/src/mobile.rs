@@ -91,9 +91,7 @@ Examples:
 /// Runs `holdfast mobile`.
 pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
     match &args.command {
-        None if args.daemon.check => {
-            crate::check::report(&check::run(&args.daemon.settings()?))
-        }
+        None if args.daemon.check => crate::check::report(&check::run(&args.daemon.settings()?)),
         None => {
             // First, so that nobody waits for a reader of what is wrong with the settings.
             crate::log::start(args.daemon.log_format)?;

@@ -43,6 +43,15 @@ pub(crate) struct SettingsError {
 }
 
 impl SettingsError {
+    /// Something wrong with the command line that `problem` names.
+    pub(crate) fn of(problem: impl Into<String>) -> Self {
+        Self {
+            file: None,
+            key: None,
+            problem: problem.into(),
+        }
+    }
+
     /// Something wrong with a file as a whole.
     fn in_file(file: &std::path::Path, problem: impl Into<String>) -> Self {
         Self {

@@ -18,25 +18,27 @@ use crate::settings::{GatewaySettings, MobileSettings, interface_name};
 use crate::terminal::{escaped_line, print_text};
 
 mod interfaces;
-mod place;
 mod service;
+mod target;
 
 use interfaces::{Candidate, Machine};
-use place::Place;
 use service::Service;
+use target::Target;
 
 /// Interfaces that the question lists at most.
 const LISTED_MAX: usize = 9;
 
 /// Find the interface, write the settings file, check, and start the daemon
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Asks at most three questions on a terminal. Replaces no settings file without --force.
+#[command(
+    after_help = "At most three questions on a terminal. Replaces no settings file without --force.
 
 Examples:
   holdfast setup
   holdfast setup --dry-run --yes
   holdfast setup --role gateway --wireless wlan0 --yes
-  holdfast setup --role mobile --wireless wwan0 --yes --no-start")]
+  holdfast setup --role mobile --wireless wwan0 --yes --no-start"
+)]
 pub(crate) struct SetupArgs {
     /// What this machine is: the router in front of the link, or the device that moves
     #[arg(long, value_enum)]
@@ -68,7 +70,7 @@ pub(crate) struct SetupArgs {
 struct Plan {
     role: DaemonKind,
     interface: String,
-    place: Place,
+    target: Target,
     text: String,
     findings: Vec<Finding>,
 }
@@ -90,7 +92,9 @@ struct Report<'a> {
 pub(crate) fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
     let must_ask = args.role.is_none() || args.wireless.is_none() || !args.dry_run;
     if must_ask && !args.yes && !io::stdin().is_terminal() {
-        bail!("setup: no terminal to ask on; give --yes, and --role and --wireless if they are known");
+        bail!(
+            "setup: no terminal to ask on; give --yes, and --role and --wireless if they are known"
+        );
     }
     let plan = make_plan(args)?;
     let problems = problems(&plan.findings);
@@ -100,7 +104,7 @@ pub(crate) fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
     let mut report = Report {
         role: plan.role.name(),
         interface: &plan.interface,
-        file: plan.place.path(),
+        file: plan.target.path(),
         settings: &plan.text,
         findings: &plan.findings,
         written: false,
@@ -113,11 +117,11 @@ pub(crate) fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
         }
         // From here on an interrupt ends it between two steps, never within one.
         let stop = StopFlag::on_signals().context("cannot take over signals")?;
-        report.backup = plan.place.write(&plan.text)?;
+        report.backup = plan.target.write(&plan.text)?;
         report.written = true;
         stop.check()?;
         if !args.no_start {
-            report.service = service::start(plan.role, &plan.place, problems)?;
+            report.service = service::start(plan.role, &plan.target, problems)?;
         }
     }
     print_result(args, &report, problems)?;
@@ -136,7 +140,7 @@ fn make_plan(args: &SetupArgs) -> anyhow::Result<Plan> {
         None => ask_role(machine.likely_role())?,
     };
     // Before the next question: its answer may be in vain.
-    let place = Place::find(args.config.as_deref(), role, args.force || args.dry_run)?;
+    let target = Target::find(args.config.as_deref(), role, args.force || args.dry_run)?;
     let candidates = machine.candidates(role);
     let interface = match &args.wireless {
         Some(name) => {
@@ -157,16 +161,16 @@ fn make_plan(args: &SetupArgs) -> anyhow::Result<Plan> {
     let text = machine.settings_text(role, &interface);
     let findings = match role {
         DaemonKind::Gateway => {
-            crate::gateway::check::run(&GatewaySettings::of_text(place.path(), &text)?)
+            crate::gateway::check::run(&GatewaySettings::of_text(target.path(), &text)?)
         }
         DaemonKind::Mobile => {
-            crate::mobile::check::run(&MobileSettings::of_text(place.path(), &text)?)
+            crate::mobile::check::run(&MobileSettings::of_text(target.path(), &text)?)
         }
     };
     Ok(Plan {
         role,
         interface,
-        place,
+        target,
         text,
         findings,
     })
@@ -233,7 +237,7 @@ fn ask_interface(role: DaemonKind, candidates: &[&Candidate]) -> anyhow::Result<
 }
 
 fn goes_on(args: &SetupArgs, plan: &Plan) -> anyhow::Result<bool> {
-    let file = plan.place.path().display();
+    let file = plan.target.path().display();
     let starts = if args.no_start {
         String::new()
     } else {
@@ -249,7 +253,7 @@ fn goes_on(args: &SetupArgs, plan: &Plan) -> anyhow::Result<bool> {
 }
 
 fn print_plan(plan: &Plan) -> anyhow::Result<()> {
-    let mut text = format!("{}:\n", escaped_line(&plan.place.path().to_string_lossy()));
+    let mut text = format!("{}:\n", escaped_line(&plan.target.path().to_string_lossy()));
     for line in plan.text.lines() {
         text.push_str(format!("    {line}").trim_end());
         text.push('\n');

@@ -16,9 +16,8 @@ use serde::Serialize;
 
 use crate::control::{
     ControlReply, ControlRequest, FlowStatus, MobileSessionStatus, MobileStatus, StatusReply, ask,
-    ask_exactly,
+    ask_exactly, present_socket,
 };
-use crate::settings::GATEWAY_SOCKET;
 use crate::terminal::print_text;
 use units::{bytes, seconds};
 
@@ -30,9 +29,9 @@ use units::{bytes, seconds};
   holdfast status --json | jq '.mobiles[] | select(.link == \"down\") | .name'
   holdfast status --socket /run/holdfast/mobile.sock")]
 pub(crate) struct StatusArgs {
-    /// The daemon's control socket
-    #[arg(long, value_name = "PATH", default_value = GATEWAY_SOCKET)]
-    socket: PathBuf,
+    /// The daemon's control socket; unless given the gateway's in /run/holdfast, or the mobile's
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// Print the daemon's reply as one JSON object
     #[arg(long)]
     json: bool,
@@ -46,10 +45,11 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
     let request = ControlRequest::Status {
         flows_max: args.flows,
     };
+    let socket = args.socket.clone().unwrap_or_else(present_socket);
     let reply = if args.json {
-        ask_exactly(&args.socket, &request)?
+        ask_exactly(&socket, &request)?
     } else {
-        ask(&args.socket, &request)?
+        ask(&socket, &request)?
     };
     let text = match reply {
         ControlReply::Gateway(status) if args.json => json(&*status)?,
@@ -57,7 +57,7 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
         ControlReply::Mobile(status) if args.json => json(&*status)?,
         ControlReply::Mobile(status) => mobile_text(&status),
         ControlReply::Error { .. } | ControlReply::Done => {
-            bail!("{}: an answer without a status", args.socket.display())
+            bail!("{}: an answer without a status", socket.display())
         }
     };
     print_text(&text)

@@ -22,8 +22,8 @@ const ROUTER: &str = "
     ip link add wlan0 type veth peer name far1 && ip link set wlan0 up && ip link set far1 up
     ip link add br0 type bridge && ip link set wlan0 master br0 && ip link set br0 up
     ip address add 10.9.0.1/24 dev br0
-    ip link add dummy0 type dummy
-    ip link add link eth0 name eth0.7 type vlan id 7
+    ip link add down0 type ifb
+    ip tuntap add dev tap0 mode tap
     ip tuntap add dev tun0 mode tun && ip link set tun0 up
     sysctl -q -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1";
 
@@ -98,7 +98,9 @@ impl Session {
     }
 
     fn answer(&mut self, line: &str) {
-        self.terminal.write_all(format!("{line}\n").as_bytes()).unwrap();
+        self.terminal
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
     }
 
     fn end(mut self) -> Option<i32> {
@@ -118,7 +120,16 @@ fn three_answers_make_a_checked_file() {
     session.wait_for("(mobile)? [gateway] ");
     session.answer("");
     let listed = session.wait_for("Which interface leads to the mobiles? ");
-    for name in ["wlan0", "br0", "dummy0", "eth0.7", "tun0", "port of br0", "bridge", "default route"] {
+    for name in [
+        "wlan0",
+        "br0",
+        "down0",
+        "tap0",
+        "tun0",
+        "port of br0",
+        "bridge",
+        "default route",
+    ] {
         assert!(listed.contains(name), "{name}: {listed}");
     }
     assert!(!listed.contains("  lo "), "{listed}");
@@ -126,7 +137,10 @@ fn three_answers_make_a_checked_file() {
     session.answer("wlan0");
     let checked = session.wait_for("and start holdfast-gateway? [yes] ");
     assert!(checked.contains("wlan0 is a port of br0"), "{checked}");
-    assert!(checked.contains("the data path attaches to wlan0"), "{checked}");
+    assert!(
+        checked.contains("the data path attaches to wlan0"),
+        "{checked}"
+    );
     assert!(!file.exists());
     session.answer("y");
     let end = session.wait_for("\n");
@@ -146,8 +160,16 @@ fn an_interrupt_at_any_question_leaves_nothing() {
         return;
     };
     let file = folder.path().join("hf.toml");
-    let devices = || ns.run(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap()).unwrap();
-    let names = || devices().lines().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect::<Vec<_>>();
+    let devices = || {
+        ns.run(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap())
+            .unwrap()
+    };
+    let names = || {
+        devices()
+            .lines()
+            .filter_map(|line| Some(line.split_once(':')?.0.to_owned()))
+            .collect::<Vec<_>>()
+    };
     let before = names();
     for old in [None, Some("[gateway]\nwireless = \"wlan9\"\n")] {
         if let Some(old) = old {
@@ -171,7 +193,14 @@ fn an_interrupt_at_any_question_leaves_nothing() {
         }
         // No, and no answer.
         for answer in ["no\n", "\x04"] {
-            let arguments = ["--force", "--role", "gateway", "--wireless", "wlan0", "--config"];
+            let arguments = [
+                "--force",
+                "--role",
+                "gateway",
+                "--wireless",
+                "wlan0",
+                "--config",
+            ];
             let arguments = [&arguments[..], &[file.to_str().unwrap()]].concat();
             let mut session = Session::start(&ns, &arguments);
             session.wait_for("[yes] ");
@@ -196,10 +225,22 @@ fn a_script_reads_what_would_be_done() {
     assert_eq!(output.status.code(), Some(0), "{report:#}");
     assert_eq!(report["role"], "gateway");
     assert_eq!(report["written"], false);
-    assert!(report["findings"].as_array().unwrap().len() > 2, "{report:#}");
+    assert!(
+        report["findings"].as_array().unwrap().len() > 2,
+        "{report:#}"
+    );
     assert!(contents(folder.path()).is_empty());
     // The modem's interface of a mobile may be a tunnel.
-    let mobile = ["--role", "mobile", "--wireless", "tun0", "--config", path, "--yes", "--json"];
+    let mobile = [
+        "--role",
+        "mobile",
+        "--wireless",
+        "tun0",
+        "--config",
+        path,
+        "--yes",
+        "--json",
+    ];
     let output = setup(&ns, &mobile);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["service"], "other-file", "{report:#}");
@@ -216,12 +257,23 @@ fn a_file_that_is_there_is_replaced_by_force_alone_and_is_kept() {
     };
     let file = folder.path().join("hf.toml");
     let path = file.to_str().unwrap();
-    let arguments = ["--role", "gateway", "--wireless", "wlan0", "--yes", "--config", path];
+    let arguments = [
+        "--role",
+        "gateway",
+        "--wireless",
+        "wlan0",
+        "--yes",
+        "--config",
+        path,
+    ];
     fs::write(&file, "mine").unwrap();
     let output = setup(&ns, &arguments);
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("--force") && error.lines().count() == 1, "{error}");
+    assert!(
+        error.contains("--force") && error.lines().count() == 1,
+        "{error}"
+    );
     assert_eq!(fs::read(&file).unwrap(), b"mine");
     for number in 1..=2 {
         let output = setup(&ns, &[&arguments[..], &["--force"]].concat());
@@ -230,7 +282,11 @@ fn a_file_that_is_there_is_replaced_by_force_alone_and_is_kept() {
         assert_eq!(old, "mine");
         assert_eq!(contents(folder.path()).len(), 1 + number);
     }
-    assert!(contents(folder.path()).values().all(|(mode, _)| *mode == 0o600));
+    assert!(
+        contents(folder.path())
+            .values()
+            .all(|(mode, _)| *mode == 0o600)
+    );
     // The example as a package brings it is no operator's file.
     let made = Command::new(HOLDFAST)
         .args(["generate", "examples"])
@@ -239,7 +295,13 @@ fn a_file_that_is_there_is_replaced_by_force_alone_and_is_kept() {
         .unwrap();
     assert!(made.success());
     let example = folder.path().join("holdfast.toml");
-    let arguments = ["--wireless", "wlan0", "--yes", "--config", example.to_str().unwrap()];
+    let arguments = [
+        "--wireless",
+        "wlan0",
+        "--yes",
+        "--config",
+        example.to_str().unwrap(),
+    ];
     assert!(setup(&ns, &arguments).status.success());
     assert!(fs::metadata(&example).unwrap().len() < 500);
 }
@@ -251,16 +313,24 @@ fn a_problem_is_reported_and_nothing_is_started() {
     };
     let file = folder.path().join("hf.toml");
     let path = file.to_str().unwrap();
-    let arguments = ["--role", "gateway", "--wireless", "dummy0", "--yes", "--config", path];
+    let arguments = [
+        "--role",
+        "gateway",
+        "--wireless",
+        "down0",
+        "--yes",
+        "--config",
+        path,
+    ];
     let output = setup(&ns, &arguments);
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{shown}");
-    assert!(shown.contains("PROBLEM dummy0 is down"), "{shown}");
+    assert!(shown.contains("PROBLEM down0 is down"), "{shown}");
     assert!(shown.contains("was not started"), "{shown}");
     assert!(file.exists());
 }
 
-/// systemd, as far as it is asked: it notes its orders.
+/// Instead of systemd: it notes its orders.
 const SYSTEMCTL: &str = "#!/bin/sh\necho \"$@\" >> /run/orders\n";
 
 #[test]
@@ -281,7 +351,11 @@ fn the_unit_is_enabled_and_started_where_systemd_runs() {
         );
         let mut command = ns.command("unshare");
         command.args(["--mount", "sh", "-c", &script]);
-        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+        let path = format!(
+            "{}:{}",
+            folder.path().display(),
+            std::env::var("PATH").unwrap()
+        );
         text(&command.env("PATH", path).output().unwrap().stdout)
     };
     let shown = run("mkdir -p /run/systemd/system &&", "");
@@ -290,18 +364,36 @@ fn the_unit_is_enabled_and_started_where_systemd_runs() {
     assert!(shown.ends_with(orders), "{shown}");
     for (before, flags, expected) in [
         ("", "", "no unit holdfast-gateway of systemd was found"),
-        ("mkdir -p /run/systemd/system &&", "--no-start", "start it: systemctl enable --now"),
-        ("mkdir -p /run/systemd/system &&", "--dry-run", "nothing was written"),
+        (
+            "mkdir -p /run/systemd/system &&",
+            "--no-start",
+            "start it: systemctl enable --now",
+        ),
+        (
+            "mkdir -p /run/systemd/system &&",
+            "--dry-run",
+            "nothing was written",
+        ),
     ] {
         let shown = run(before, flags);
-        assert!(shown.contains(expected) && shown.ends_with("no orders\n"), "{shown}");
+        assert!(
+            shown.contains(expected) && shown.ends_with("no orders\n"),
+            "{shown}"
+        );
     }
 }
 
 #[test]
 fn without_a_terminal_and_without_flags_it_asks_for_them_in_one_line() {
-    let output = Command::new(HOLDFAST).arg("setup").stdin(Stdio::null()).output().unwrap();
+    let output = Command::new(HOLDFAST)
+        .arg("setup")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("--yes") && error.lines().count() == 1, "{error}");
+    assert!(
+        error.contains("--yes") && error.lines().count() == 1,
+        "{error}"
+    );
 }

@@ -192,7 +192,10 @@ mod tests {
             (RTA_GATEWAY, &[10, 2, 0, 1]),
             (RTA_PRIORITY, &7_u32.to_ne_bytes()),
         ]);
-        let second = route(&[(RTA_GATEWAY, &[10, 3, 0, 1]), (RTA_OIF, &3_u32.to_ne_bytes())]);
+        let second = route(&[
+            (RTA_GATEWAY, &[10, 3, 0, 1]),
+            (RTA_OIF, &3_u32.to_ne_bytes()),
+        ]);
         let datagram = [first, second].concat();
         let routes = messages::<RouteNetlinkMessage>(NETLINK_ROUTE, &datagram)
             .into_iter()

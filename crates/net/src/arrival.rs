@@ -49,7 +49,9 @@ pub fn let_arrive(
     };
     let mut frame = Vec::new();
     let datagram = ip.udp(from.port(), to.port());
-    datagram.write(&mut frame, payload).map_err(io::Error::other)?;
+    datagram
+        .write(&mut frame, payload)
+        .map_err(io::Error::other)?;
     let parts = [IoSlice::new(&frame)];
     path.write(Direction::Uplink, &VnetHdr::default(), &parts)
 }

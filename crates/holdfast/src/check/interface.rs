@@ -216,6 +216,47 @@ mod tests {
         judge_programs("wlan0", "egress", &names)
     }
 
+    fn link(name: &str, kind: &str, master: Option<u32>) -> LinkInfo {
+        LinkInfo {
+            ifindex: 1,
+            name: name.into(),
+            address: Vec::new(),
+            mtu: 1500,
+            up: true,
+            carrier: true,
+            link_type: 1,
+            kind: kind.into(),
+            master,
+            is_switch_port: false,
+        }
+    }
+
+    #[test]
+    fn a_port_of_a_bond_is_a_problem_one_of_a_bridge_on_a_mobile_alone_and_one_of_a_vrf_none() {
+        let master = |kind, daemon| {
+            let subject = Subject {
+                interface: Interface {
+                    name: "wlan0".into(),
+                    ifindex: 1,
+                    kind: holdfast_net::tun::LayerKind::Ethernet,
+                    mtu: 1500,
+                    mac: [0; 6],
+                },
+                link: link("wlan0", "", Some(2)),
+                master: Some(link("up0", kind, None)),
+                ports: Vec::new(),
+            };
+            check_master(&subject, daemon).map(|finding| finding.severity())
+        };
+        let (gateway, mobile) = (DaemonKind::Gateway, DaemonKind::Mobile);
+        assert_eq!(master("bridge", gateway), Some(Severity::Fine));
+        assert_eq!(master("bridge", mobile), Some(Severity::Problem));
+        for daemon in [gateway, mobile] {
+            assert_eq!(master("bond", daemon), Some(Severity::Problem));
+            assert_eq!(master("vrf", daemon), None);
+        }
+    }
+
     #[test]
     fn a_program_that_runs_before_ours_is_a_problem_and_one_behind_is_noted() {
         assert_eq!(programs(&[]), None);

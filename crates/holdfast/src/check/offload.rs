@@ -172,7 +172,13 @@ mod tests {
         let usual = "Features for eth0:\nrx-gro-hw: on\nlarge-receive-offload: off [fixed]\n\
             hw-tc-offload: off [fixed]\n";
         assert_eq!(severities(usual), []);
-        assert_eq!(severities("large-receive-offload: on\n"), [Severity::Problem]);
-        assert_eq!(severities("hw-tc-offload: on [requested on]\n"), [Severity::Note]);
+        assert_eq!(
+            severities("large-receive-offload: on\n"),
+            [Severity::Problem]
+        );
+        assert_eq!(
+            severities("hw-tc-offload: on [requested on]\n"),
+            [Severity::Note]
+        );
     }
 }

@@ -52,7 +52,9 @@ pub(crate) fn check(
                 "a signal from {from} that arrives on {name} is dropped: the route to {from} leaves by \
                  another interface (rp_filter)"
             ),
-            format!("add the route, or correct `addresses` of this [[mobile]]; see: ip route get {from}"),
+            format!(
+                "add the route, or correct `addresses` of this [[mobile]]; see: ip route get {from}"
+            ),
         ),
         Ok(Some(Arrival::Dropped(from))) => Finding::problem(
             format!(
@@ -88,7 +90,11 @@ fn arrive(
 ) -> io::Result<Option<Arrival>> {
     let socket = UdpSocket::bind(listen)?;
     let own = addresses::of_interface(subject.routed().ifindex)?;
-    let own = if listen.ip().is_unspecified() { own } else { vec![listen.ip()] };
+    let own = if listen.ip().is_unspecified() {
+        own
+    } else {
+        vec![listen.ip()]
+    };
     let takes = |to: &&IpAddr| listen.is_ipv6() || to.is_ipv4();
     let prefixes = || mobiles.iter().flat_map(|mobile| &mobile.allowed);
     let pair = own.iter().filter(takes).find_map(|to| {
@@ -96,9 +102,10 @@ fn arrive(
         let mut from = from.filter(|from| from.is_ipv4() == to.is_ipv4() && from != to);
         Some((from.next()?, *to))
     });
-    let (Some((from, to)), Ok(path)) =
-        (pair, DataPath::attach(&subject.interface.name, AttachMode::Auto))
-    else {
+    let (Some((from, to)), Ok(path)) = (
+        pair,
+        DataPath::attach(&subject.interface.name, AttachMode::Auto),
+    ) else {
         // What is wrong with the data path is a finding of its own.
         return Ok(None);
     };
@@ -106,7 +113,10 @@ fn arrive(
     let mac = mac.try_into().unwrap_or(subject.interface.mac);
     let token: [u8; 16] = random_bytes().map_err(io::Error::other)?;
     let before = counter(REVERSE_PATH);
-    let ends = (SocketAddr::new(from, listen.port()), SocketAddr::new(to, listen.port()));
+    let ends = (
+        SocketAddr::new(from, listen.port()),
+        SocketAddr::new(to, listen.port()),
+    );
     let_arrive(&path, mac, ends, &token)?;
     Ok(Some(if receives(&socket, &token)? {
         Arrival::Arrived(from)
@@ -141,8 +151,8 @@ fn counter(name: &str) -> u64 {
     let lines: Vec<&str> = text.lines().collect();
     let pairs = lines.chunks_exact(2);
     let value = pairs.filter_map(|pair| {
-        let place = pair[0].split(' ').position(|known| known == name)?;
-        pair[1].split(' ').nth(place)?.parse::<u64>().ok()
+        let index = pair[0].split(' ').position(|known| known == name)?;
+        pair[1].split(' ').nth(index)?.parse::<u64>().ok()
     });
     value.sum()
 }

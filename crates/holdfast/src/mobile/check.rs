@@ -75,9 +75,7 @@ fn attach(settings: &MobileSettings) -> io::Result<bool> {
     }
     if let Some(host) = &settings.host {
         let path = match host.scheme {
-            MobileScheme::Wake => {
-                MobilePath::attach_withholding(name, mode, settings.flows_max)?.0
-            }
+            MobileScheme::Wake => MobilePath::attach_withholding(name, mode, settings.flows_max)?.0,
             _ => MobilePath::attach(name, mode, settings.flows_max)?,
         };
         detaches &= path.detaches_on_death();
@@ -100,9 +98,8 @@ fn check_sources(settings: &MobileSettings) -> Vec<Finding> {
         );
     }
     if let Some(script) = &settings.sources.script {
-        let is_program = |found: std::fs::Metadata| {
-            found.is_file() && found.permissions().mode() & 0o111 != 0
-        };
+        let is_program =
+            |found: std::fs::Metadata| found.is_file() && found.permissions().mode() & 0o111 != 0;
         if !script.metadata().is_ok_and(is_program) {
             let shown = script.display();
             fails(
@@ -139,7 +136,9 @@ fn check_gateway(cell: &Cell, key: &MobileKey) -> Option<Finding> {
     Some(match challenged(address, key) {
         Ok((own, true)) if !is_address_of(own, interface) => Finding::note(
             format!("signals to {address} leave from {own}, which is no address of {interface}"),
-            format!("in an outage of {interface} they take another link, which is good, if that is meant"),
+            format!(
+                "in an outage of {interface} they take another link, which is good, if that is meant"
+            ),
         ),
         Ok((_, true)) => Finding::fine(format!("the gateway {address} answers signals")),
         Ok((own, false)) => Finding::problem(
@@ -161,7 +160,11 @@ fn is_address_of(own: std::net::IpAddr, interface: &str) -> bool {
 
 /// The own address to the gateway, and whether the gateway answers.
 fn challenged(gateway: SocketAddr, key: &MobileKey) -> io::Result<(std::net::IpAddr, bool)> {
-    let any = if gateway.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+    let any = if gateway.is_ipv6() {
+        "[::]:0"
+    } else {
+        "0.0.0.0:0"
+    };
     let socket = UdpSocket::bind(any)?;
     socket.connect(gateway)?;
     let own = socket.local_addr()?.ip();
@@ -183,7 +186,10 @@ fn challenged(gateway: SocketAddr, key: &MobileKey) -> io::Result<(std::net::IpA
             continue;
         };
         let answer = session.handle_datagram(&datagram[..length], now());
-        if matches!(answer, Ok(MobileEvent::Challenged | MobileEvent::Acknowledged)) {
+        if matches!(
+            answer,
+            Ok(MobileEvent::Challenged | MobileEvent::Acknowledged)
+        ) {
             return Ok((own, true));
         }
     }

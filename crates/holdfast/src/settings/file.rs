@@ -64,12 +64,16 @@ impl SettingsFile {
         let table = document::parse(text).map_err(|error| SettingsError::in_file(path, error))?;
         if let Err(error) = check_known(path, &table, sections) {
             let files = [(&GATEWAY_FILE, "gateway"), (&MOBILE_FILE, "mobile")];
-            let mut other = files.iter().filter(|(known, _)| !std::ptr::eq(known.as_slice(), sections));
+            let mut other = files
+                .iter()
+                .filter(|(known, _)| !std::ptr::eq(known.as_slice(), sections));
             let is_of = |known: &'static [Section]| check_known(path, &table, known).is_ok();
             return Err(match other.find(|(known, _)| is_of(known.as_slice())) {
                 Some((_, daemon)) => SettingsError::in_file(
                     path,
-                    format!("is a file of `holdfast {daemon}`, the other daemon; name it with its --config"),
+                    format!(
+                        "is a file of `holdfast {daemon}`, the other daemon; name it with its --config"
+                    ),
                 ),
                 None => error,
             });
@@ -119,6 +123,14 @@ fn check_known(
     for (name, value) in table {
         let Some(section) = sections.iter().find(|section| section.name == name) else {
             let first = value.as_table().and_then(|table| table.keys().next());
+            if first.is_none() && !matches!(value, Value::String(_) | Value::Integer(_)) {
+                let headers: Vec<String> = sections.iter().map(Section::header).collect();
+                let problem = format!(
+                    "there is no such section; takes one of {}",
+                    headers.join(", ")
+                );
+                return Err(SettingsError::at_key(Some(file), name, problem));
+            }
             let bad = first.map_or(name.clone(), |key| format!("{name}.{key}"));
             return Err(unknown(file, &bad, sections));
         };

@@ -140,12 +140,13 @@ impl GatewayArgs {
     /// The settings of the flags, the file that they name, and the defaults.
     pub(crate) fn settings(&self) -> Result<GatewaySettings, SettingsError> {
         let file = SettingsFile::of(self.config.as_deref(), &GATEWAY_FILE)?;
+        let settings = self.over(&file)?;
         if let Some(path) = &self.config
             && file.repeated("mobile").any(|entry| entry.has("key"))
         {
             super::key_file::warn_of_readers(path);
         }
-        self.over(&file)
+        Ok(settings)
     }
 
     /// The same, of a file that is read already.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use holdfast_core::keep::KeepSettings;
 use holdfast_core::mobile_host::{FreezeSet, MobileHostSettings, MobileScheme};
 use holdfast_core::signal::{MobileKey, PORT_DEFAULT};
+use holdfast_net::lccwe::check_name;
 use holdfast_settings::kind::{Kind, Seconds, takes};
 use holdfast_settings::mobile::{MobileDaemon, MobileSchemeName};
 use holdfast_settings::sources::Sources;
@@ -130,6 +131,10 @@ impl MobileDaemonArgs {
         };
         let choice = choice.unwrap_or(own);
         let cells = self.cells(&section, &keys, interface, choice)?;
+        if let Some(name) = &keys.congestion_control {
+            check_name(name)
+                .map_err(|error| section.error("congestion_control", error.to_string()))?;
+        }
         let has_gateway = cells.iter().any(|cell| cell.gateway.is_some());
         // A gateway does more for downloads than the mobile can.
         let scheme = match choice {
@@ -193,6 +198,10 @@ impl MobileDaemonArgs {
             return Ok(keys.cells.clone());
         }
         let gateway = self.gateway.clone().or(keys.gateway.clone());
+        if let Some(gateway) = gateway.as_ref().filter(|gateway| !is_host(gateway)) {
+            let problem = format!("got {gateway:?}, takes HOST or HOST:PORT, as in 192.0.2.1:4848");
+            return Err(section.error("gateway", problem));
+        }
         let needs_gateway = choice == MobileSchemeName::None && keys.congestion_control.is_none();
         if needs_gateway && gateway.is_none() {
             return Err(section.missing_or_flag("gateway", "--gateway"));
@@ -200,6 +209,16 @@ impl MobileDaemonArgs {
         let interface = interface.to_owned();
         Ok(vec![Cell { interface, gateway }])
     }
+}
+
+/// Whether the text may be a host, with or without a port. IPv6 addresses have colons of their own.
+fn is_host(gateway: &str) -> bool {
+    let (host, port) = match gateway.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+        _ => (gateway, None),
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    !host.is_empty() && !host.contains(char::is_whitespace) && port.is_none_or(is_port)
 }
 
 /// The gateway's address as sockets take it. A name is resolved.

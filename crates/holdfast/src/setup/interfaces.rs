@@ -72,8 +72,9 @@ impl Candidate {
             self.has_default_route.then(|| "default route".to_owned()),
             (!self.link.up).then(|| "down".to_owned()),
         ];
-        let more: String = more.into_iter().flatten().map(|text| format!(", {text}")).collect();
-        format!("{:15} {kind}{more}", self.name)
+        let text = [Some(kind.to_owned())].into_iter().chain(more).flatten();
+        let text: Vec<String> = text.collect();
+        format!("{:15} {}", self.name, text.join(", "))
     }
 
     /// The smaller, the likelier.
@@ -107,12 +108,16 @@ impl Machine {
         // Most machines have no ModemManager.
         let modems = modem_interfaces().unwrap_or_default();
         let is_served = |link: &&LinkInfo| {
-            link.link_type != LOOPBACK && !is_own(&link.name) && Interface::query(&link.name).is_ok()
+            link.link_type != LOOPBACK
+                && !is_own(&link.name)
+                && Interface::query(&link.name).is_ok()
         };
         let candidates = links.iter().filter(is_served).map(|link| {
             let wifi = wifi.iter().find(|(ifindex, _)| *ifindex == link.ifindex);
             let has_modem_manager = modems.contains(&link.name);
-            let master = links.iter().find(|other| link.master == Some(other.ifindex));
+            let master = links
+                .iter()
+                .find(|other| link.master == Some(other.ifindex));
             Candidate {
                 name: link.name.clone(),
                 kind: kind_of(link, wifi.map(|(_, role)| *role), has_modem_manager),
@@ -132,7 +137,10 @@ impl Machine {
     pub(super) fn likely_role(&self) -> DaemonKind {
         let mut routes = self.candidates.iter().filter(|one| one.has_default_route);
         let moves = routes.any(|one| one.kind.comes_and_goes());
-        let has_access_point = self.candidates.iter().any(|one| one.kind == Kind::AccessPoint);
+        let has_access_point = self
+            .candidates
+            .iter()
+            .any(|one| one.kind == Kind::AccessPoint);
         if !moves && (has_access_point || self.forwards) {
             DaemonKind::Gateway
         } else {
@@ -149,7 +157,9 @@ impl Machine {
 
     /// Whether there is such an interface.
     pub(super) fn has(&self, name: &str) -> bool {
-        self.candidates.iter().any(|candidate| candidate.name == name)
+        self.candidates
+            .iter()
+            .any(|candidate| candidate.name == name)
     }
 
     /// The settings file for an interface.
@@ -193,8 +203,7 @@ fn kind_of(link: &LinkInfo, wifi: Option<WifiRole>, has_modem_manager: bool) -> 
     match (wifi, link.link_type, link.kind.as_str()) {
         (Some(WifiRole::AccessPoint), ..) => Kind::AccessPoint,
         (Some(_), ..) => Kind::Station,
-        (None, _, "wwan") => Kind::Modem,
-        (None, RAW_IP, _) => Kind::Modem,
+        (None, _, "wwan") | (None, RAW_IP, _) => Kind::Modem,
         _ if has_modem_manager || is_wwan(&link.name) => Kind::Modem,
         (None, PPP, _) => Kind::Ppp,
         (None, _, "bridge") => Kind::Bridge,
@@ -203,7 +212,7 @@ fn kind_of(link: &LinkInfo, wifi: Option<WifiRole>, has_modem_manager: bool) -> 
     }
 }
 
-/// A modem that looks like an Ethernet: its driver says so.
+/// A modem that looks like an Ethernet: its driver reports what it is.
 fn is_wwan(name: &str) -> bool {
     let described = fs::read_to_string(format!("/sys/class/net/{name}/uevent"));
     described.is_ok_and(|text| text.lines().any(|line| line == "DEVTYPE=wwan"))
@@ -260,8 +269,18 @@ mod tests {
         let modem = candidate("wwan0", Kind::Modem, true);
         for (machine, forwards, role, name) in [
             // An access point that routes or switches.
-            (vec![wired.clone(), lan.clone(), access_point.clone()], true, Gateway, "wlan0"),
-            (vec![access_point.clone(), wired.clone()], false, Gateway, "wlan0"),
+            (
+                vec![wired.clone(), lan.clone(), access_point.clone()],
+                true,
+                Gateway,
+                "wlan0",
+            ),
+            (
+                vec![access_point.clone(), wired.clone()],
+                false,
+                Gateway,
+                "wlan0",
+            ),
             // A router with access points of others behind it.
             (vec![wired.clone(), lan.clone()], true, Gateway, "eth1"),
             // A laptop, and one at a cable.

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 
-use super::place::Place;
+use super::target::Target;
 use crate::runtime::DaemonKind;
 
 /// The directory that shows that systemd runs: sd_booted(3).
@@ -37,11 +37,11 @@ pub(super) const fn unit(role: DaemonKind) -> &'static str {
 }
 
 /// Enables the role's unit and starts it; one that runs is started anew, with the new settings.
-pub(super) fn start(role: DaemonKind, place: &Place, problems: usize) -> anyhow::Result<Service> {
+pub(super) fn start(role: DaemonKind, target: &Target, problems: usize) -> anyhow::Result<Service> {
     if problems > 0 {
         return Ok(Service::Problems);
     }
-    if !place.is_default(role) {
+    if !target.is_default(role) {
         return Ok(Service::OtherFile);
     }
     let unit = unit(role);
@@ -58,7 +58,10 @@ pub(super) fn start(role: DaemonKind, place: &Place, problems: usize) -> anyhow:
 
 fn systemctl(arguments: &[&str]) -> anyhow::Result<bool> {
     let mut command = Command::new("systemctl");
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     let status = command.status().context("systemctl cannot be started")?;
     Ok(status.success())
 }

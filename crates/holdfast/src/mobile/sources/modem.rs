@@ -121,7 +121,9 @@ impl ModemSource {
             }
             return Ok(path.clone());
         }
-        let mut found = modems.iter().filter(|(_, ports)| ports.contains(&self.interface));
+        let mut found = modems
+            .iter()
+            .filter(|(_, ports)| ports.contains(&self.interface));
         let found = found.next().map(|(path, _)| path.clone());
         found.with_context(|| {
             format!(

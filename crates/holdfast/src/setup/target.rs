@@ -16,13 +16,13 @@ const BACKUPS_MAX: u32 = 100;
 
 /// The settings file to be.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Target {
     path: PathBuf,
     /// What is there now.
     old: Option<Vec<u8>>,
 }
 
-impl Place {
+impl Target {
     /// The file of a role, or the one that the operator names.
     ///
     /// Errors: there is one that may not be replaced.
@@ -43,10 +43,16 @@ impl Place {
                 format!("{shown}: cannot be read; run as root, or name another with --config")
             })?),
         };
-        // A package brings the example; it is nobody's settings.
-        let is_example = |old: &Vec<u8>| example_files().iter().any(|(_, text)| text.as_bytes() == old);
+        // A package brings the example; no operator has written it.
+        let is_example = |old: &Vec<u8>| {
+            example_files()
+                .iter()
+                .any(|(_, text)| text.as_bytes() == old)
+        };
         if !may_replace && old.as_ref().is_some_and(|old| !is_example(old)) {
-            bail!("{shown}: is there already; --force replaces it and keeps the old one, --config names another");
+            bail!(
+                "{shown}: is there already; --force replaces it and keeps the old one, --config names another"
+            );
         }
         Ok(Self { path, old })
     }
@@ -65,8 +71,12 @@ impl Place {
         let shown = self.path.display();
         let remedy = "make it, run as root, or name another file with --config";
         prepare_parent(&self.path, SETTINGS_DIRECTORY, remedy)?;
-        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let failed = || format!("{shown}: cannot be written; run as root, or name another with --config");
+        let parent = self
+            .path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        let failed =
+            || format!("{shown}: cannot be written; run as root, or name another with --config");
         let mut file = tempfile::NamedTempFile::new_in(parent.unwrap_or(Path::new(".")))
             .with_context(failed)?;
         file.write_all(text.as_bytes()).with_context(failed)?;
