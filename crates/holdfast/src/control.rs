@@ -9,7 +9,7 @@ use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::IpAddr;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -17,7 +17,6 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use holdfast_core::LinkState;
 use serde::{Deserialize, Serialize};
 
-use crate::settings::{GATEWAY_SOCKET, MOBILE_SOCKET};
 use crate::terminal::{escape_within, escaped_line};
 
 mod callers;
@@ -122,13 +121,6 @@ pub(crate) fn refusal(message: &str) -> ControlReply {
     ControlReply::Error {
         message: message.into(),
     }
-}
-
-/// The gateway's socket, or the mobile's where there is that one alone.
-pub(crate) fn present_socket() -> PathBuf {
-    let (gateway, mobile) = (Path::new(GATEWAY_SOCKET), Path::new(MOBILE_SOCKET));
-    let is_mobile = mobile.exists() && !gateway.exists();
-    (if is_mobile { mobile } else { gateway }).to_owned()
 }
 
 /// Queries the daemon at `socket`, for people: no text of the reply controls a terminal.

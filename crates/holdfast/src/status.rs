@@ -8,7 +8,7 @@ mod units;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use comfy_table::{Table, presets};
@@ -16,8 +16,9 @@ use serde::Serialize;
 
 use crate::control::{
     ControlReply, ControlRequest, FlowStatus, MobileSessionStatus, MobileStatus, StatusReply, ask,
-    ask_exactly, present_socket,
+    ask_exactly,
 };
+use crate::settings::{GATEWAY_SOCKET, MOBILE_SOCKET};
 use crate::terminal::print_text;
 use units::{bytes, seconds};
 
@@ -61,6 +62,13 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
         }
     };
     print_text(&text)
+}
+
+/// The gateway's socket, or the mobile's where there is that one alone.
+pub(crate) fn present_socket() -> PathBuf {
+    let (gateway, mobile) = (Path::new(GATEWAY_SOCKET), Path::new(MOBILE_SOCKET));
+    let is_mobile = mobile.exists() && !gateway.exists();
+    (if is_mobile { mobile } else { gateway }).to_owned()
 }
 
 fn json(status: &impl Serialize) -> anyhow::Result<String> {

@@ -123,7 +123,11 @@ fn check_known(
     for (name, value) in table {
         let Some(section) = sections.iter().find(|section| section.name == name) else {
             let first = value.as_table().and_then(|table| table.keys().next());
-            if first.is_none() && !matches!(value, Value::String(_) | Value::Integer(_)) {
+            let is_table = |value: &Value| value.is_table();
+            let is_list = value
+                .as_array()
+                .is_some_and(|list| list.iter().any(is_table));
+            if first.is_none() && (value.is_table() || is_list) {
                 let headers: Vec<String> = sections.iter().map(Section::header).collect();
                 let problem = format!(
                     "there is no such section; takes one of {}",

@@ -89,13 +89,13 @@ const FILES: &[FileRow] = &[
 ];
 
 pub(super) fn rows() -> impl Iterator<Item = Row> {
-    FILES.iter().map(|(daemon, text, says)| Row {
+    FILES.iter().map(|(daemon, text, parts)| Row {
         command: match *daemon {
             "mobile" => "mobile --config {d}/given.toml",
             _ => "gateway --config {d}/given.toml",
         },
         file: Some(text),
-        says,
+        parts,
         ..ROW
     })
 }

@@ -47,7 +47,7 @@ struct Row {
     is_unprivileged: bool,
     status: i32,
     /// Parts of the line.
-    says: &'static [&'static str],
+    parts: &'static [&'static str],
 }
 
 /// A row without anything.
@@ -57,15 +57,15 @@ const ROW: Row = Row {
     variable: None,
     is_unprivileged: false,
     status: 64,
-    says: &[],
+    parts: &[],
 };
 
 /// A row of the command line alone.
-const fn row(command: &'static str, status: i32, says: &'static [&'static str]) -> Row {
+const fn row(command: &'static str, status: i32, parts: &'static [&'static str]) -> Row {
     Row {
         command,
         status,
-        says,
+        parts,
         ..ROW
     }
 }
@@ -189,8 +189,8 @@ fn answer(row: &Row, ns: &NetNs, folder: &Path) -> Result<Answer, String> {
     if row.is_unprivileged {
         command.args(NO_RIGHTS).arg(HOLDFAST);
     }
-    let words = row.command.split_whitespace();
-    command.args(words.map(|word| filled_in(word, shown)));
+    let arguments = row.command.split_whitespace();
+    command.args(arguments.map(|argument| filled_in(argument, shown)));
     if let Some((name, value)) = row.variable {
         command.env(name, filled_in(value, shown));
     }
@@ -249,13 +249,13 @@ fn judge(row: &Row, ns: &NetNs) -> Result<(), String> {
     if !answer.output.is_empty() && !is_check {
         problems.push("it prints something".to_owned());
     }
-    let said = format!("{}{line}", answer.output).replace(shown, "{d}");
-    let missing = row.says.iter().filter(|part| !said.contains(**part));
+    let printed = format!("{}{line}", answer.output).replace(shown, "{d}");
+    let missing = row.parts.iter().filter(|part| !printed.contains(**part));
     problems.extend(missing.map(|part| format!("{part:?} is missing")));
     if (inventory(&folder), devices(ns)) != before {
         problems.push("it has left or changed something".to_owned());
     }
-    if problems.is_empty() && !row.says.is_empty() {
+    if problems.is_empty() && !row.parts.is_empty() {
         return Ok(());
     }
     let Answer { output, error, .. } = answer;

@@ -44,23 +44,23 @@ const fn with_variable(
     value: &'static str,
     command: &'static str,
     status: i32,
-    says: &'static [&'static str],
+    parts: &'static [&'static str],
 ) -> Row {
     Row {
         command,
         variable: Some((name, value)),
         status,
-        says,
+        parts,
         ..ROW
     }
 }
 
-const fn without_rights(command: &'static str, status: i32, says: &'static [&'static str]) -> Row {
+const fn without_rights(command: &'static str, status: i32, parts: &'static [&'static str]) -> Row {
     Row {
         command,
         is_unprivileged: true,
         status,
-        says,
+        parts,
         ..ROW
     }
 }
