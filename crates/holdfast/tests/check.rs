@@ -146,7 +146,7 @@ impl Machines {
     fn download(&self) {
         let (at, length) = (SocketAddr::from(([0, 0, 0, 0], 700)), 1 << 20);
         let listener = self.fh.run(|| TcpListener::bind(at).unwrap()).unwrap();
-        let fh = self.fh.run(|| own_address()).unwrap();
+        let fh = self.fh.run(own_address).unwrap();
         let stream = self
             .mh
             .run(|| TcpStream::connect_timeout(&fh, LIMIT).unwrap());
@@ -318,10 +318,8 @@ fn a_firewall_that_drops_the_signals_is_found_whatever_its_rules() {
         // The route to the mobile leaves by another interface.
         shell(
             &machines.gateway,
-            &format!(
-                "sysctl -q -w net.ipv4.conf.all.rp_filter=1
-            ip route add 10.2.0.2/32 dev eth0"
-            ),
+            "sysctl -q -w net.ipv4.conf.all.rp_filter=1
+            ip route add 10.2.0.2/32 dev eth0",
         );
         let (shown, good) = machines.check_file(&file);
         assert!(!good && shown.contains("rp_filter"), "{shown}");
