@@ -43,7 +43,7 @@ enum counter {
 	PASSED_NOT_TCP,
 	PASSED_FRAGMENT,
 	PASSED_EXTENSION,
-	PASSED_OTHER_HOST,
+	PASSED_GROUP,
 	PASSED_VLAN,
 	PASSED_MALFORMED,
 	COPIED_DOWNLINK,
@@ -229,8 +229,9 @@ int wireless_ingress(struct __sk_buff *skb)
 		skb->mark = 0;
 		return pass(PASSED_OWN);
 	}
-	if (skb->pkt_type != 0 /* PACKET_HOST */)
-		return pass(PASSED_OTHER_HOST);
+	/* A bridge port receives frames to the bridge's address, and to hosts behind its other ports. */
+	if (skb->pkt_type != 0 /* PACKET_HOST */ && skb->pkt_type != 3 /* PACKET_OTHERHOST */)
+		return pass(PASSED_GROUP);
 	reason = parse(skb, settings.link_header_bytes, &packet);
 	if (reason != FOUND)
 		return pass(reason);

@@ -436,7 +436,8 @@ int link_ingress(struct __sk_buff *skb)
 	__u32 index;
 	__u64 now;
 
-	if (skb->pkt_type != 0 /* PACKET_HOST */ || read_packet(skb, &packet))
+	/* A bridge port receives frames to the bridge's address, and to hosts behind its other ports. */
+	if ((skb->pkt_type != 0 /* PACKET_HOST */ && skb->pkt_type != 3 /* PACKET_OTHERHOST */) || read_packet(skb, &packet))
 		return NEXT;
 	now = bpf_ktime_get_coarse_ns();
 	peer = find(packet.source, &index);

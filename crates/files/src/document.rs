@@ -208,13 +208,18 @@ pub fn shown(value: &Value) -> String {
 /// TOML as a table; the error is one line with the line's number.
 pub fn parse(text: &str) -> Result<Table, String> {
     text.parse().map_err(|error: toml::de::Error| {
-        let line = error.span().map_or(1, |span| {
-            text[..span.start.min(text.len())].matches('\n').count() + 1
-        });
-        format!(
-            "line {line}: not TOML: {}",
-            error.message().replace('\n', " ")
-        )
+        let span = error.span().unwrap_or_default();
+        let at = text.get(..span.start).unwrap_or(text);
+        let line = at.matches('\n').count() + 1;
+        let message = error.message().replace('\n', " ");
+        let named = text.get(span).unwrap_or_default().trim();
+        if message == "duplicate key" {
+            return format!("line {line}: `{named}` is there already; remove one of them");
+        }
+        if message.starts_with("invalid type: integer") || message == "integer number overflowed" {
+            return format!("line {line}: got {named}, takes a number of at most 64 bits");
+        }
+        format!("line {line}: not TOML: {message}")
     })
 }
 

@@ -16,16 +16,22 @@ pub const PCAPNG: &[u8] = &[0x0a, 0x0d, 0x0d, 0x0a];
 /// How a file of JSON lines begins.
 pub const JSON_LINES: &[u8] = b"{";
 
+/// Where pipes are that this process has open already: `<(...)` of a shell.
+const OPEN_PIPES: [&str; 2] = ["/dev/fd", "/proc"];
+
 /// The text of what the path names, a pipe too (`--config <(...)`), up to `bytes_max` bytes.
 ///
 /// # Errors
-/// It cannot be read, is a device (which may have no end), is longer, or no text.
+/// It cannot be read, is a device (which may have no end) or a named pipe, is longer, or no text.
 pub fn read_up_to(path: &Path, bytes_max: u64) -> io::Result<String> {
-    let file = File::open(path)?;
-    let kind = file.metadata()?.file_type();
-    if kind.is_char_device() || kind.is_block_device() {
+    let kind = path.metadata()?.file_type();
+    if kind.is_char_device() || kind.is_block_device() || kind.is_socket() {
         return Err(io::Error::other("not a file or a pipe"));
     }
+    if kind.is_fifo() && !OPEN_PIPES.iter().any(|open| path.starts_with(open)) {
+        return Err(io::Error::other("a named pipe, which may have no writer"));
+    }
+    let file = File::open(path)?;
     let mut octets = Vec::new();
     // It may grow while it is read.
     let read = file.take(bytes_max + 1).read_to_end(&mut octets)? as u64;
@@ -52,10 +58,21 @@ pub fn create(path: &Path, begins: &[u8]) -> io::Result<File> {
 /// There is something else.
 pub fn check_overwritable(path: &Path, begins: &[u8]) -> io::Result<()> {
     let found = match path.metadata() {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let parent = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
+            return match parent.map(Path::metadata) {
+                Some(Err(_)) => Err(io::Error::other("there is no such folder; make it")),
+                _ => Ok(()),
+            };
+        }
         found => found?,
     };
     let kind = found.file_type();
+    if kind.is_dir() {
+        return Err(io::Error::from(ErrorKind::IsADirectory));
+    }
     if kind.is_block_device() {
         return Err(io::Error::other("a block device is not overwritten"));
     }
@@ -90,6 +107,10 @@ mod tests {
         assert_eq!(error(&path), "longer than 4 bytes, the most that is taken");
         assert_eq!(error(Path::new("/dev/zero")), "not a file or a pipe");
         assert!(read_up_to(folder.path(), 4).is_err());
+        let fifo = folder.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+        assert!(made.unwrap().success());
+        assert!(error(&fifo).starts_with("a named pipe"));
     }
 
     #[test]

@@ -2,15 +2,16 @@
 //! The command line: one binary, one subcommand a task. The manual pages and the
 //! completions are made from these types, so that they cannot differ.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
 use crate::mobile::MobileArgs;
 use crate::settings::GatewayArgs;
 use crate::status::StatusArgs;
 use crate::top::TopArgs;
-use crate::{demo, lab_command, link_command};
+use crate::{demo, lab_command, link_command, setup};
 
 /// Keeps TCP at full speed over links that come and go.
 #[derive(Debug, Parser)]
@@ -19,6 +20,7 @@ use crate::{demo, lab_command, link_command};
     version,
     after_help = "Examples:
   holdfast demo
+  holdfast setup
   holdfast gateway --wireless wlan0 --check
   holdfast status
 
@@ -33,6 +35,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Demo(demo::DemoArgs),
+    Setup(setup::SetupArgs),
     // Boxed: the largest by far.
     Gateway(Box<GatewayArgs>),
     Mobile(Box<MobileArgs>),
@@ -53,6 +56,84 @@ pub(crate) enum Command {
         /// The folder to make it in; it must be there
         directory: PathBuf,
     },
+}
+
+/// What clap leaves to the standard library, and what the argument takes.
+const TAKES: [(&str, &str); 6] = [
+    (
+        "invalid socket address syntax",
+        "takes an address and a port, as in 192.0.2.1:4848",
+    ),
+    (
+        "invalid IP address syntax",
+        "takes an IP address, as in 192.0.2.1",
+    ),
+    ("invalid digit found in string", "takes a whole number"),
+    (
+        "cannot parse integer from empty string",
+        "takes a whole number",
+    ),
+    (
+        "number too large to fit in target type",
+        "takes a smaller whole number",
+    ),
+    ("invalid float literal", "takes a number"),
+];
+
+/// The command line. What begins with a minus and is a number is a value: it is refused as one.
+///
+/// Errors: clap's.
+pub(crate) fn parse() -> Result<Cli, clap::Error> {
+    let matches = with_negative_numbers(Cli::command()).try_get_matches()?;
+    Cli::from_arg_matches(&matches)
+}
+
+fn with_negative_numbers(mut command: clap::Command) -> clap::Command {
+    let names = command
+        .get_subcommands()
+        .map(|sub| sub.get_name().to_owned());
+    let names: Vec<String> = names.collect();
+    for name in names {
+        command = command.mut_subcommand(name, with_negative_numbers);
+    }
+    command.allow_negative_numbers(true)
+}
+
+/// A wrong command line in one line: what is wrong, what is right, and the command whose help has more.
+pub(crate) fn usage_line(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let parts = text.lines().map(str::trim).filter(|part| !part.is_empty());
+    let is_about_error =
+        |part: &&str| !part.starts_with("Usage: ") && !part.starts_with("For more information");
+    let mut line = String::new();
+    for part in parts.take_while(is_about_error) {
+        if !line.is_empty() {
+            line.push_str(if line.ends_with(':') { " " } else { "; " });
+        }
+        line.push_str(part.strip_prefix("error: ").unwrap_or(part));
+    }
+    for (found, takes) in TAKES {
+        line = line.replace(found, takes);
+    }
+    format!(
+        "{line}; see: {} --help",
+        command_named(std::env::args_os().skip(1))
+    )
+}
+
+/// The command that the arguments begin with.
+fn command_named(arguments: impl Iterator<Item = OsString>) -> String {
+    let mut command = &Cli::command();
+    let mut named = command.get_name().to_owned();
+    for argument in arguments {
+        let Some(sub) = command.find_subcommand(&argument) else {
+            break;
+        };
+        named.push(' ');
+        named.push_str(sub.get_name());
+        command = sub;
+    }
+    named
 }
 
 /// What `holdfast generate` makes.

@@ -7,6 +7,7 @@
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::IpAddr;
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -141,6 +142,12 @@ pub(crate) fn ask_exactly(socket: &Path, request: &ControlRequest) -> anyhow::Re
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => {
             anyhow::anyhow!("{shown}: {error}; run as root, or as a member of the socket's group")
+        }
+        _ if socket
+            .metadata()
+            .is_ok_and(|found| !found.file_type().is_socket()) =>
+        {
+            anyhow::anyhow!("{shown}: is no socket; name the daemon's with --socket")
         }
         _ => anyhow::Error::new(error).context(format!(
             "{shown}: no daemon answers; start it, or name its socket with --socket"

@@ -7,13 +7,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use holdfast_files as files;
 use holdfast_lab::demo::{self, DemoLink, DemoRun, DemoSettings, LiveDemo};
 use holdfast_link::OutageEffect;
 use holdfast_settings::text::Listen;
 use holdfast_testbed::stop::{Interrupted, StopFlag};
+use rustix::io::Errno;
+use rustix::net::sockopt::set_tcp_congestion;
+use rustix::net::{AddressFamily, SocketType};
+
+use crate::settings::SettingsError;
 
 use crate::web;
 
@@ -105,8 +110,11 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         LinkArg::Train => (DemoLink::Train, 10),
     };
     if let (DemoLink::Train, Some(_)) = (link, &args.outages) {
-        bail!("--outages: the train's link has outages of its own; leave out --outages or --link");
+        let problem =
+            "--outages: the train's link has outages of its own; leave out --outages or --link";
+        return Err(SettingsError::of(problem).into());
     }
+    check_congestion_control(&args.congestion_control)?;
     let lengths = args.outages.clone();
     let lengths = lengths.unwrap_or_else(|| OutageLengths(OUTAGES_S.to_vec()));
     let settings = DemoSettings {
@@ -126,6 +134,11 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         seed: args.seed,
         bytes: args.megabytes.unwrap_or(megabytes) * 1_000_000,
     };
+    let refused = |path: &PathBuf| format!("--json: {} cannot be written", path.display());
+    if let Some(path) = args.json.as_ref().filter(|path| path.as_os_str() != "-") {
+        // Before the transfers, not after them.
+        files::check_overwritable(path, files::JSON_LINES).with_context(|| refused(path))?;
+    }
     let stop = StopFlag::on_signals().context("cannot take over signals")?;
     let live = Arc::new(LiveDemo::default());
     let page = args.web.as_ref();
@@ -153,7 +166,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         } else {
             files::create(path, files::JSON_LINES)
                 .and_then(|mut file| file.write_all(text.as_bytes()))
-                .with_context(|| format!("--json: {} cannot be written", path.display()))?;
+                .with_context(|| refused(path))?;
         }
     }
     if !to_output {
@@ -168,6 +181,22 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Errors: the kernel has no such congestion control, and no module of it.
+fn check_congestion_control(name: &str) -> anyhow::Result<()> {
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
+    match set_tcp_congestion(socket, name) {
+        Err(Errno::NOENT | Errno::INVAL) => {
+            let known =
+                holdfast_net::rtnl::read_sysctl("net.ipv4.tcp_available_congestion_control");
+            let known = known.unwrap_or_default();
+            let problem = format!("got `{name}`, takes one that this kernel has: {known}");
+            Err(SettingsError::of(format!("--congestion-control: {problem}")).into())
+        }
+        // One that only root may use is tried as root.
+        _ => Ok(()),
+    }
 }
 
 fn outages(text: &str) -> Result<OutageLengths, String> {

@@ -24,7 +24,7 @@ use std::io;
 use std::path::Path;
 use std::rc::Rc;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use holdfast_core::{Direction, FLOW_RECORD_LEN, FlowRecord};
 use holdfast_net::datapath::{DataPath, Interface, PathOptions};
 use holdfast_net::keep_path::{Peers, Protocols};
@@ -36,7 +36,7 @@ use crate::outages::{OutageSender, QUEUED_MAX};
 use crate::runtime::{DaemonKind, InterfaceLock, RUNTIME_DIRECTORY, prepare_parent, random_bytes};
 use crate::settings::{GatewayArgs, GatewaySettings, SchemeName};
 
-mod check;
+pub(crate) mod check;
 mod control;
 pub(crate) mod counters;
 mod emit;
@@ -51,7 +51,6 @@ mod worker;
 mod worker_status;
 
 use crate::command::RunningWorker;
-use check::Severity;
 use control::{Channels, Control};
 use links::WirelessLink;
 use records::Records;
@@ -65,7 +64,7 @@ const CANNOT_TAKE: &str = "cannot take packets; see: holdfast gateway --check";
 /// Errors: one line each, with what to do about it.
 pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
     if args.check {
-        return check(&args.settings()?);
+        return crate::check::report(&check::run(&args.settings()?));
     }
     // First: errors in the settings are logged, and no thread may wait for a reader of the log.
     crate::log::start(args.log_format)?;
@@ -74,48 +73,12 @@ pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
     serve(args.clone(), settings)
 }
 
-/// Prints the findings; fails if one of them is a problem.
-fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
-    let mut findings = Vec::new();
-    for wireless in &settings.wireless {
-        let of_interface = check::run(&check::Subject {
-            wireless,
-            wired: settings.daemon.wired.as_deref(),
-            engine: settings.daemon.scheme != SchemeName::Keep,
-            kept: kept_protocols(settings.daemon.scheme),
-            cache_bytes_max: settings.core.cache_bytes_max,
-            flows_max: settings.core.flows_max,
-            state_file: &settings.state_file(wireless),
-            is_running: InterfaceLock::is_held(DaemonKind::Gateway, wireless),
-        });
-        for finding in of_interface {
-            // Some are about the router as a whole.
-            if !findings.contains(&finding) {
-                findings.push(finding);
-            }
-        }
-    }
-    let mut text = String::new();
-    for finding in &findings {
-        text.push_str(&finding.to_string());
-        text.push('\n');
-    }
-    crate::terminal::print_text(&text)?;
-    let problems = findings
-        .iter()
-        .filter(|one| one.severity() == Severity::Problem)
-        .count();
-    if problems > 0 {
-        bail!("{problems} problem(s) found");
-    }
-    Ok(())
-}
-
 fn serve(args: GatewayArgs, settings: GatewaySettings) -> anyhow::Result<()> {
     let locks = settings.wireless.iter();
     let locks = locks.map(|wireless| InterfaceLock::take(DaemonKind::Gateway, wireless));
     let _locks: Vec<_> = locks.collect::<anyhow::Result<_>>()?;
     let control_socket = settings.daemon.control_socket.as_ref();
+    // First: a wrong path leaves no state file.
     let socket = ControlListener::bind(control_socket, CONTROL_SOCKET_FLAG)?;
     let _metrics = crate::metrics::serve(&settings.metrics, control_socket)?;
     let _page = crate::web::serve(&settings.web, control_socket)?;

@@ -3,17 +3,19 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::cli::{Cli, Generated};
+use crate::runtime::SETTINGS_DIRECTORY;
 use crate::settings::{MANUAL_FILE, example_files, settings_manual, settings_page};
 
 /// Makes `what` in `directory`.
 pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
-    let failed = || format!("{}: cannot write there", directory.display());
+    let remedy = "name a folder that is there and that this user can write to";
+    let failed = || format!("{}: cannot write there; {remedy}", directory.display());
     match what {
         Generated::Man => {
             let mut program = Cli::command().disable_help_subcommand(true);
@@ -35,6 +37,12 @@ pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
                 .with_context(failed)?;
         }
         Generated::Examples => {
+            if directory == Path::new(SETTINGS_DIRECTORY) {
+                bail!(
+                    "{SETTINGS_DIRECTORY}: has the settings that are in use; name another directory, or \
+                     see: holdfast setup --help"
+                );
+            }
             for (name, text) in example_files() {
                 std::fs::write(directory.join(name), text).with_context(failed)?;
             }

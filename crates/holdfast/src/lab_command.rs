@@ -13,10 +13,10 @@ mod run;
 mod setup;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use holdfast_lab::scenario::ScenarioError;
 use holdfast_lab::scenario::{self, Scenario};
@@ -86,19 +86,34 @@ pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
 
 /// The scenarios in files and folders; in `papers` if none are named.
 fn load(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
+    if paths.is_empty() {
+        check_default()?;
+    }
     let default = [PathBuf::from(SCENARIOS_DEFAULT)];
     let paths = if paths.is_empty() { &default } else { paths };
     let mut scenarios = Vec::new();
     for path in paths {
-        let found = scenario::find(path).with_context(|| {
-            format!(
-                "{}: name a scenario's file, or a folder of them",
-                path.display()
-            )
-        })?;
+        let remedy = "name a scenario's file, or a folder of them";
+        let found =
+            scenario::find(path).with_context(|| format!("{}: {remedy}", path.display()))?;
+        ensure!(
+            !found.is_empty(),
+            "{}: has no scenario; {remedy}",
+            path.display()
+        );
         for file in found {
             scenarios.push(Scenario::load(&file)?);
         }
     }
     Ok(scenarios)
+}
+
+/// Errors: the papers' scenarios are not here.
+fn check_default() -> anyhow::Result<()> {
+    ensure!(
+        Path::new(SCENARIOS_DEFAULT).is_dir(),
+        "{SCENARIOS_DEFAULT}: there is no such folder here; run it in the project's folder, or name what \
+         is wanted"
+    );
+    Ok(())
 }

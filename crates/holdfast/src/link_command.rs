@@ -20,6 +20,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use holdfast_link::OutageEffect;
 
+use crate::settings::{SettingsError, interface_name};
 use config::LinkConfig;
 use emulator::Emulator;
 
@@ -41,10 +42,10 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "PATH|PID")]
     pub(crate) mh_ns: Option<String>,
     /// Name of the device on the FH's side
-    #[arg(long, value_name = "NAME", default_value = "link-fh")]
+    #[arg(long, value_name = "NAME", default_value = "link-fh", value_parser = interface_name)]
     pub(crate) fh_if: String,
     /// Name of the device on the MH's side
-    #[arg(long, value_name = "NAME", default_value = "link-mh")]
+    #[arg(long, value_name = "NAME", default_value = "link-mh", value_parser = interface_name)]
     pub(crate) mh_if: String,
     /// Address of the FH's device, with its prefix length; may be given again
     #[arg(long, value_name = "ADDRESS/PREFIX")]
@@ -188,7 +189,8 @@ impl From<OutageEffectArg> for OutageEffect {
 /// Settings that cannot be, each with its key; namespaces and devices that
 /// cannot be opened; failures of the devices while it runs.
 pub(crate) fn run(args: &LinkArgs) -> anyhow::Result<()> {
-    let config = LinkConfig::from_args(args)?;
+    let config = LinkConfig::from_args(args);
+    let config = config.map_err(|error| SettingsError::of(format!("{error:#}")))?;
     // Before the devices are there, so that no signal finds us without.
     let signals = emulator::Signals::register().context("cannot take over signals")?;
     let mut emulator = Emulator::open(args, &config)?;

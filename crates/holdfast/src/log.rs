@@ -5,6 +5,7 @@
 //! time there: the journal adds it.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::borrow::Cow;
 use std::env::VarError;
 use std::fmt;
 use std::io::{self, Write as _};
@@ -23,7 +24,7 @@ use tracing_subscriber::{EnvFilter, Layer as _, reload};
 
 use crate::contain::handle_panics;
 use crate::settings::LogFormat;
-use crate::terminal::escaped;
+use crate::terminal::escaped_line;
 
 mod lossy;
 
@@ -37,6 +38,9 @@ const QUIET: &str = "netlink_packet_route=error";
 
 /// How long the end of the process waits for its last lines to be read.
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
+
+/// The longest word of an error that is shown whole. A path is one.
+const WORD_CHARS_MAX: usize = 240;
 
 struct Log {
     format: LogFormat,
@@ -202,11 +206,24 @@ pub(crate) fn set_filter(own: Option<&str>) {
     }
 }
 
-/// Prints why the process ends, where its log goes.
+/// Prints why the process ends, in one line, where its log goes. A very long name or value is
+/// shortened.
 pub(crate) fn print_error(why: &str) {
     let is_journal = LOG.get().is_some_and(|log| log.is_journal);
     let priority = priority(is_journal, Level::ERROR);
-    print(&format!("{priority}holdfast: {}\n", escaped(why)));
+    let parts: Vec<_> = why.split(' ').map(shortened).collect();
+    let why = parts.join(" ");
+    print(&format!("{priority}holdfast: {}\n", escaped_line(&why)));
+}
+
+fn shortened(word: &str) -> Cow<'_, str> {
+    if word.chars().count() <= WORD_CHARS_MAX {
+        return Cow::Borrowed(word);
+    }
+    let begin: String = word.chars().take(WORD_CHARS_MAX / 2).collect();
+    let end: Vec<char> = word.chars().rev().take(WORD_CHARS_MAX / 4).collect();
+    let end: String = end.into_iter().rev().collect();
+    format!("{begin}...{end}").into()
 }
 
 fn print(line: &str) {

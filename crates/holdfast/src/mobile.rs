@@ -6,6 +6,7 @@
 //! also serves the mobile's own flows (`holdfast_core::mobile_host`), with or without a gateway.
 
 mod cells;
+pub(crate) mod check;
 mod congestion;
 pub(crate) mod counters;
 mod daemon;
@@ -21,8 +22,10 @@ use std::path::PathBuf;
 
 use holdfast_core::LinkState;
 
+pub(crate) use sources::modem_interfaces;
+
 use crate::control::{self, ControlRequest, link_state};
-use crate::settings::{MOBILE_SOCKET, MobileDaemonArgs};
+use crate::settings::{MOBILE_SOCKET, MobileDaemonArgs, SettingsError};
 
 /// Report the link's state to the gateway, or help the mobile's own flows: the daemon for a vehicle, a ship, a laptop.
 #[derive(Debug, clap::Args)]
@@ -32,6 +35,7 @@ use crate::settings::{MOBILE_SOCKET, MobileDaemonArgs};
 
 Examples:
   holdfast mobile --interface wwan0
+  holdfast mobile --interface wwan0 --check
   holdfast mobile keygen /etc/holdfast/mobile.key
   holdfast mobile --interface wwan0 --gateway 192.0.2.1
   holdfast mobile --config /etc/holdfast/mobile.toml --log-format json
@@ -88,6 +92,7 @@ Examples:
 /// Runs `holdfast mobile`.
 pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
     match &args.command {
+        None if args.daemon.check => crate::check::report(&check::run(&args.daemon.settings()?)),
         None => {
             // The log starts first, so that an error in the settings never waits for a reader.
             crate::log::start(args.daemon.log_format)?;
@@ -99,6 +104,10 @@ pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
             gateway,
             socket,
         }) => {
+            if *lead_ms > 0 && *event != LinkState::GoingDownSoon {
+                let problem = format!("got {lead_ms}, takes nothing but going-down-soon with it");
+                return Err(SettingsError::at_key(None, "--lead-ms", problem).into());
+            }
             let request = ControlRequest::Signal {
                 event: *event,
                 lead_ms: *lead_ms,

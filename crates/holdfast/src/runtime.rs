@@ -20,6 +20,9 @@ use rustix::process::geteuid;
 /// The directory of the daemons' files, unless the settings name another.
 pub(crate) const RUNTIME_DIRECTORY: &str = "/run/holdfast";
 
+/// The directory of settings and keys, unless the operator names another.
+pub(crate) const SETTINGS_DIRECTORY: &str = "/etc/holdfast";
+
 /// The network namespace of this process.
 const NETWORK_NAMESPACE: &str = "/proc/self/ns/net";
 
@@ -59,16 +62,17 @@ fn make_directory(path: &Path) -> io::Result<()> {
 }
 
 /// The daemon that locks an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum DaemonKind {
-    /// `holdfast gateway`.
+    /// The router in front of the link: `holdfast gateway`
     Gateway,
-    /// `holdfast mobile`.
+    /// The device that moves: `holdfast mobile`
     Mobile,
 }
 
 impl DaemonKind {
-    const fn name(self) -> &'static str {
+    /// The name of its command.
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",
             Self::Mobile => "mobile",

@@ -20,6 +20,7 @@ use std::path::PathBuf;
 pub(crate) use document::{example_files, settings_page};
 pub(crate) use gateway::{
     GatewayArgs, GatewayCommand, GatewaySettings, LogFormat, SchemeName, StationSettings,
+    interface as interface_name,
 };
 pub(crate) use holdfast_settings::gateway::GATEWAY_SOCKET;
 pub(crate) use holdfast_settings::mobile::MOBILE_SOCKET;
@@ -43,6 +44,15 @@ pub(crate) struct SettingsError {
 }
 
 impl SettingsError {
+    /// Something wrong with the command line that `problem` names.
+    pub(crate) fn of(problem: impl Into<String>) -> Self {
+        Self {
+            file: None,
+            key: None,
+            problem: problem.into(),
+        }
+    }
+
     /// Something wrong with a file as a whole.
     fn in_file(file: &std::path::Path, problem: impl Into<String>) -> Self {
         Self {
@@ -53,7 +63,7 @@ impl SettingsError {
     }
 
     /// Something wrong with one key of a file, or of the command line without one.
-    fn at_key(
+    pub(crate) fn at_key(
         file: Option<&std::path::Path>,
         key: impl Into<String>,
         problem: impl Into<String>,

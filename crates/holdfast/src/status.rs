@@ -9,7 +9,7 @@ mod units;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use comfy_table::{Table, presets};
@@ -19,7 +19,7 @@ use crate::control::{
     ControlReply, ControlRequest, FlowStatus, MobileSessionStatus, MobileStatus, StatusReply, ask,
     ask_exactly,
 };
-use crate::settings::GATEWAY_SOCKET;
+use crate::settings::{GATEWAY_SOCKET, MOBILE_SOCKET};
 use crate::terminal::print_text;
 pub(crate) use units::{bytes, seconds};
 
@@ -32,9 +32,9 @@ pub(crate) use units::{bytes, seconds};
   holdfast status --json | jq '.mobiles[] | select(.link == \"down\") | .name'
   holdfast status --socket /run/holdfast/mobile.sock")]
 pub(crate) struct StatusArgs {
-    /// The daemon's control socket
-    #[arg(long, value_name = "PATH", default_value = GATEWAY_SOCKET)]
-    socket: PathBuf,
+    /// The daemon's control socket; unless given the gateway's in /run/holdfast, or the mobile's
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// Print the daemon's reply as one JSON object
     #[arg(long)]
     json: bool,
@@ -52,10 +52,11 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
         flows_max: args.flows,
         outages_max: args.outages.unwrap_or(0),
     };
+    let socket = args.socket.clone().unwrap_or_else(present_socket);
     let reply = if args.json {
-        ask_exactly(&args.socket, &request)?
+        ask_exactly(&socket, &request)?
     } else {
-        ask(&args.socket, &request)?
+        ask(&socket, &request)?
     };
     let text = match reply {
         ControlReply::Gateway(status) if args.json => json(&*status)?,
@@ -69,10 +70,17 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
         ControlReply::Gateway(status) => gateway_text(&status),
         ControlReply::Mobile(status) => mobile_text(&status),
         ControlReply::Error { .. } | ControlReply::Done => {
-            bail!("{}: an answer without a status", args.socket.display())
+            bail!("{}: an answer without a status", socket.display())
         }
     };
     print_text(&text)
+}
+
+/// The gateway's socket, or the mobile's where there is that one alone.
+pub(crate) fn present_socket() -> PathBuf {
+    let (gateway, mobile) = (Path::new(GATEWAY_SOCKET), Path::new(MOBILE_SOCKET));
+    let is_mobile = mobile.exists() && !gateway.exists();
+    (if is_mobile { mobile } else { gateway }).to_owned()
 }
 
 fn json(status: &impl Serialize) -> anyhow::Result<String> {

@@ -35,7 +35,9 @@ fn expect_usage_error(arguments: &[&str], expected: &str) {
 #[test]
 fn every_command_has_help_with_examples() {
     let overview = text(&holdfast(&["--help"]).stdout);
-    for command in ["demo", "gateway", "mobile", "link", "status", "top"] {
+    for command in [
+        "demo", "setup", "gateway", "mobile", "link", "status", "top",
+    ] {
         assert!(
             overview.contains(&format!("  {command}")),
             "{command} is not in {overview}"

@@ -11,7 +11,9 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{
     AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope,
 };
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType,
+};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::netlink::{Netlink, is_overrun};
@@ -72,37 +74,58 @@ pub fn of_interface(ifindex: u32) -> io::Result<Vec<IpAddr>> {
 
 /// The next hops of the default routes of the main table, the preferred first.
 pub fn default_gateways() -> io::Result<Vec<IpAddr>> {
+    let routes = default_routes()?.into_iter();
+    Ok(routes.filter_map(|route| route.gateway).collect())
+}
+
+/// The interfaces of the default routes of the main table, the preferred first.
+pub fn default_interfaces() -> io::Result<Vec<u32>> {
+    let routes = default_routes()?.into_iter();
+    Ok(routes.filter_map(|route| route.ifindex).collect())
+}
+
+fn default_routes() -> io::Result<Vec<DefaultRoute>> {
     let items = dump(RouteNetlinkMessage::GetRoute(RouteMessage::default()))?;
-    let gateways = items.iter().filter_map(|item| match item {
-        RouteNetlinkMessage::NewRoute(route) => default_gateway(route),
+    let routes = items.iter().filter_map(|item| match item {
+        RouteNetlinkMessage::NewRoute(route) => default_route(route),
         _ => None,
     });
-    let mut gateways: Vec<_> = gateways.collect();
-    gateways.sort_by_key(|(priority, _)| *priority);
-    Ok(gateways.into_iter().map(|(_, gateway)| gateway).collect())
+    let mut routes: Vec<_> = routes.collect();
+    routes.sort_by_key(|route| route.priority);
+    Ok(routes)
 }
 
 fn dump(request: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
     Netlink::open(NETLINK_ROUTE, 0)?.request(request, NLM_F_DUMP)
 }
 
-/// Priority and next hop of a route, if it is a default route.
-fn default_gateway(route: &RouteMessage) -> Option<(u32, IpAddr)> {
-    let header = &route.header;
-    let is_default = header.destination_prefix_length == 0;
+/// A route to everything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct DefaultRoute {
+    priority: u32,
+    /// The next hop; none on point-to-point links.
+    gateway: Option<IpAddr>,
+    ifindex: Option<u32>,
+}
+
+/// The route, if it is a default route that carries packets.
+fn default_route(message: &RouteMessage) -> Option<DefaultRoute> {
+    let header = &message.header;
+    let is_default = header.destination_prefix_length == 0 && header.kind == RouteType::Unicast;
     if !is_default || header.table != RouteHeader::RT_TABLE_MAIN {
         return None;
     }
-    let (mut priority, mut gateway) = (0, None);
-    for attribute in &route.attributes {
+    let mut route = DefaultRoute::default();
+    for attribute in &message.attributes {
         match attribute {
-            RouteAttribute::Priority(value) => priority = *value,
-            RouteAttribute::Gateway(RouteAddress::Inet(v4)) => gateway = Some(IpAddr::V4(*v4)),
-            RouteAttribute::Gateway(RouteAddress::Inet6(v6)) => gateway = Some(IpAddr::V6(*v6)),
+            RouteAttribute::Priority(value) => route.priority = *value,
+            RouteAttribute::Oif(ifindex) => route.ifindex = Some(*ifindex),
+            RouteAttribute::Gateway(RouteAddress::Inet(v4)) => route.gateway = Some((*v4).into()),
+            RouteAttribute::Gateway(RouteAddress::Inet6(v6)) => route.gateway = Some((*v6).into()),
             _ => {}
         }
     }
-    Some((priority, gateway?))
+    Some(route)
 }
 
 fn usable(message: &AddressMessage, ifindex: u32) -> Option<IpAddr> {
@@ -156,6 +179,7 @@ mod tests {
 
     #[test]
     fn a_default_route_with_a_congestion_control_of_its_own_is_read_as_any_other() {
+        const RTA_OIF: u16 = 4;
         const RTA_GATEWAY: u16 = 5;
         const RTA_PRIORITY: u16 = 6;
         // RTAX_CC_ALGO, 5 bytes of text.
@@ -168,19 +192,28 @@ mod tests {
             (RTA_GATEWAY, &[10, 2, 0, 1]),
             (RTA_PRIORITY, &7_u32.to_ne_bytes()),
         ]);
-        let second = route(&[(RTA_GATEWAY, &[10, 3, 0, 1])]);
+        let second = route(&[
+            (RTA_GATEWAY, &[10, 3, 0, 1]),
+            (RTA_OIF, &3_u32.to_ne_bytes()),
+        ]);
         let datagram = [first, second].concat();
-        let gateways = messages::<RouteNetlinkMessage>(NETLINK_ROUTE, &datagram)
+        let routes = messages::<RouteNetlinkMessage>(NETLINK_ROUTE, &datagram)
             .into_iter()
             .map(|message| match message.payload {
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
-                    default_gateway(&route)
+                    default_route(&route)
                 }
                 _ => None,
             });
-        let expected = [(7, [10, 2, 0, 1]), (0, [10, 3, 0, 1])];
-        let expected = expected.map(|(priority, gateway)| Some((priority, IpAddr::from(gateway))));
-        assert_eq!(gateways.collect::<Vec<_>>(), expected);
+        let expected = [(7, [10, 2, 0, 1], None), (0, [10, 3, 0, 1], Some(3))];
+        let expected = expected.map(|(priority, gateway, ifindex)| {
+            Some(DefaultRoute {
+                priority,
+                gateway: Some(gateway.into()),
+                ifindex,
+            })
+        });
+        assert_eq!(routes.collect::<Vec<_>>(), expected);
         // A message that is longer than its datagram is none.
         assert!(messages::<RouteNetlinkMessage>(NETLINK_ROUTE, &[9, 0, 0, 0, 1]).is_empty());
     }

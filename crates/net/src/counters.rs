@@ -33,8 +33,8 @@ pub const DATA_PATH: &[CounterInfo] = counters! {
     "passed_fragment",
     /// Packets that passed because of their IPv6 extension headers.
     "passed_extension",
-    /// Frames for another host that passed.
-    "passed_other_host",
+    /// Frames to a group or to all hosts that passed.
+    "passed_group",
     /// Frames with a VLAN tag that passed.
     "passed_vlan",
     /// Packets that passed because their headers end too early.

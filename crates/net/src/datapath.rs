@@ -32,7 +32,7 @@ mod tests;
 
 pub use crate::bpf::AttachMode;
 pub use crate::vnet::{Gso, VnetHdr};
-pub use interface::{Interface, has_carrier, interface_bytes, tcx_program_count};
+pub use interface::{Interface, has_carrier, interface_bytes, tcx_programs};
 
 use crate::bpf::{Hook, HookSide, SharedValues, bpf};
 use program::ProgramSettings;

@@ -333,7 +333,8 @@ impl Drop for CongestionControl {
     }
 }
 
-fn check_name(name: &str) -> io::Result<()> {
+/// Errors: the kernel takes no congestion control of this name.
+pub fn check_name(name: &str) -> io::Result<()> {
     let is_name = (1..NAME_BYTES).contains(&name.len())
         && name
             .bytes()
@@ -341,8 +342,7 @@ fn check_name(name: &str) -> io::Result<()> {
     if is_name {
         return Ok(());
     }
-    let text =
-        format!("congestion control {name}: takes a name of 1 to 15 letters, digits, `_` and `-`");
+    let text = format!("got {name:?}, takes a name of 1 to 15 letters, digits, `_` and `-`");
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 

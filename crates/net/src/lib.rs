@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "calls of the kernel that no safe crate offers")]
 
 pub mod addresses;
+pub mod arrival;
 mod bpf;
 pub mod bpf_stats;
 pub mod counters;

@@ -24,7 +24,7 @@ mod codec;
 mod tests;
 
 use codec::Message;
-pub use codec::{StationSignal, WifiEvent};
+pub use codec::{StationSignal, WifiEvent, WifiRole};
 
 /// Multicast groups for a station's connections; events come by one of them.
 const GROUPS: [&str; 2] = ["mlme", "config"];
@@ -114,6 +114,22 @@ impl WifiMonitor {
         let answers = self.requests.request(message, flags)?;
         Ok(answers.into_iter().map(|answer| answer.payload).collect())
     }
+}
+
+/// The interfaces of Wi-Fi in the calling thread's namespace, by index, and what each is; none on
+/// a kernel without nl80211.
+pub fn wifi_interfaces() -> io::Result<Vec<(u32, WifiRole)>> {
+    let mut requests = Netlink::open(NETLINK_GENERIC, 0)?;
+    let family = match family_of_nl80211(&mut requests) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(Vec::new()),
+        found => found?.0,
+    };
+    let mut message = GenlMessage::from_payload(Message::get_interfaces());
+    message.set_resolved_family_id(family);
+    let answers = requests.request(message, NLM_F_DUMP)?.into_iter();
+    Ok(answers
+        .filter_map(|answer| answer.payload.interface())
+        .collect())
 }
 
 impl Drop for WifiMonitor {

@@ -55,6 +55,14 @@ pub struct LinkInfo {
     /// Whether there is a carrier (IFF_LOWER_UP), and no daemon withholds it: until the keys
     /// of a Wi-Fi are there, its driver drops all packets (IF_OPER_DORMANT, RFC 2863).
     pub carrier: bool,
+    /// What its frames start with: `ARPHRD_*` of `include/uapi/linux/if_arp.h`.
+    pub link_type: u16,
+    /// The kind of a virtual device, "bridge" for one; empty for hardware.
+    pub kind: String,
+    /// The bridge, bond or VRF that it is a port of.
+    pub master: Option<u32>,
+    /// Whether it is a port of a hardware switch.
+    pub is_switch_port: bool,
 }
 
 impl LinkInfo {
@@ -67,6 +75,10 @@ impl LinkInfo {
             mtu: 0,
             up: message.header.flags.contains(LinkFlags::Up),
             carrier: message.header.flags.contains(LinkFlags::LowerUp),
+            link_type: message.header.link_layer_type.into(),
+            kind: String::new(),
+            master: None,
+            is_switch_port: false,
         };
         for attribute in &message.attributes {
             match attribute {
@@ -74,10 +86,22 @@ impl LinkInfo {
                 LinkAttribute::Address(address) => info.address.clone_from(address),
                 LinkAttribute::Mtu(octets) => info.mtu = *octets,
                 LinkAttribute::OperState(State::Dormant) => info.carrier = false,
+                LinkAttribute::Controller(master) => info.master = Some(*master),
+                LinkAttribute::PhysSwitchId(_) => info.is_switch_port = true,
+                LinkAttribute::LinkInfo(infos) => {
+                    info.kind = infos.iter().find_map(kind_of).unwrap_or_default();
+                }
                 _ => {}
             }
         }
         info
+    }
+}
+
+fn kind_of(info: &netlink_packet_route::link::LinkInfo) -> Option<String> {
+    match info {
+        netlink_packet_route::link::LinkInfo::Kind(kind) => Some(kind.to_string()),
+        _ => None,
     }
 }
 
@@ -107,6 +131,13 @@ impl Rtnl {
     pub fn link(&self, ifindex: u32) -> io::Result<LinkInfo> {
         let step = format!("read link {ifindex}");
         self.link_where(&step, |handle| handle.link().get().match_index(ifindex))
+    }
+
+    /// The kernel's data about all links.
+    pub fn links(&self) -> io::Result<Vec<LinkInfo>> {
+        let links = self.handle.link().get().execute();
+        let links = links.map_ok(|message| LinkInfo::of(&message));
+        self.wait("read the links", links.try_collect())
     }
 
     fn link_where(

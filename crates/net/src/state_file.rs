@@ -71,6 +71,10 @@ impl<const N: usize> StateFile<N> {
         let slots = slots.max(1);
         let mut file = open_regular(path)?;
         let content = Content::read(&mut file, is_record)?;
+        // It is ours: the mode of a file of others stays too.
+        if file.metadata()?.mode() & 0o077 != 0 {
+            file.set_permissions(Permissions::from_mode(0o600))?;
+        }
         let bytes = HEADER_BYTES + slots * N;
         let length = content.bytes.max(bytes);
         if let Err(error) = allocate(&file, length) {
@@ -267,9 +271,6 @@ fn open_regular(path: &Path) -> io::Result<File> {
     if found.uid() != rustix::process::geteuid().as_raw() {
         // Its owner could shorten it below us.
         return Err(refused(format!("belongs to user {}", found.uid())));
-    }
-    if found.mode() & 0o077 != 0 {
-        file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)
 }

@@ -507,10 +507,8 @@ fn nothing_is_left_on_the_interface_and_no_device_remains() {
             .filter(|line| line.trim().starts_with("hf"))
             .count();
         let index = Rtnl::open().unwrap().link_index("wl0").unwrap();
-        let programs: u32 = holdfast_net::datapath::tcx_program_count(index)
-            .iter()
-            .map(|(_, count)| count)
-            .sum();
+        let programs = holdfast_net::datapath::tcx_programs(index);
+        let programs: usize = programs.iter().map(|(_, names)| names.len()).sum();
         (ours, programs)
     };
     let (during, after) = topology

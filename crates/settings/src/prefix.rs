@@ -44,6 +44,15 @@ impl Prefix {
         Self { address, bits }
     }
 
+    /// The address of the prefix's first host: the prefix's own address is that of a network.
+    pub fn first_host(self) -> IpAddr {
+        let host = u8::from(self.bits < width(self.address) - 1);
+        match self.address {
+            IpAddr::V4(v4) => IpAddr::from((u32::from(v4) | u32::from(host)).to_be_bytes()),
+            IpAddr::V6(v6) => IpAddr::from((u128::from(v6) | u128::from(host)).to_be_bytes()),
+        }
+    }
+
     /// Whether `address` lies in the prefix.
     pub fn contains(self, address: IpAddr) -> bool {
         Self::new(address, self.bits).is_some_and(|prefix| prefix == self)
@@ -132,6 +141,19 @@ mod tests {
         assert_eq!(prefix("10.0.0.1"), prefix("10.0.0.1/32"));
         assert!(prefix("2001:db8::1").contains(address("2001:db8::1")));
         assert!(!prefix("2001:db8::1").contains(address("2001:db8::2")));
+    }
+
+    #[test]
+    fn the_first_host_of_a_network_is_not_the_network() {
+        for (text, host) in [
+            ("10.9.0.2", "10.9.0.2"),
+            ("10.9.0.0/31", "10.9.0.0"),
+            ("10.9.0.0/24", "10.9.0.1"),
+            ("0.0.0.0/0", "0.0.0.1"),
+            ("2001:db8::/32", "2001:db8::1"),
+        ] {
+            assert_eq!(prefix(text).first_host(), address(host));
+        }
     }
 
     #[test]

@@ -11,9 +11,9 @@ use holdfast_lab::demo::own_binary;
 use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
 use holdfast_testbed::stop::StopFlag;
 
-use super::SCENARIOS_DEFAULT;
 use super::output::print;
 use super::result_lines;
+use super::{SCENARIOS_DEFAULT, check_default};
 
 /// Check what papers claim
 ///
@@ -108,6 +108,7 @@ fn print_all(entries: &[Entry], fits: &[Fit], json: bool) -> anyhow::Result<()> 
 pub(super) fn papers(wanted: Option<&Path>) -> anyhow::Result<Vec<Paper>> {
     let all = Path::new(SCENARIOS_DEFAULT);
     let Some(wanted) = wanted else {
+        check_default()?;
         return Paper::find(all);
     };
     for folder in [wanted.to_owned(), all.join(wanted)] {

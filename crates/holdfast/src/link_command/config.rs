@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use holdfast_files::{document, read_up_to};
 use holdfast_link::{
     LinkFile, LinkPlan, LinkSettings, OutageAt, OutagePlan, OutageSettings, RATE_KEYS,
@@ -101,8 +101,12 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const TRACE_BYTES_MAX: u64 = 1 << 28;
 
 fn read_file(path: &Path) -> anyhow::Result<LinkFile> {
-    let text = read_up_to(path, FILE_BYTES_MAX)
-        .with_context(|| format!("{}: cannot be read", path.display()))?;
+    let text = read_up_to(path, FILE_BYTES_MAX).map_err(|error| {
+        anyhow!(
+            "{}: cannot be read: {error}; name another with --config",
+            path.display()
+        )
+    })?;
     let shown = path.display().to_string();
     let table = document::parse(&text).map_err(|error| anyhow!("{shown}: {error}"))?;
     document::read(&table).map_err(|error| anyhow!(error.explain(&shown, &table, &[])))

@@ -12,6 +12,10 @@ use holdfast_net::tun::{LayerKind, Tun, TunOptions};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::LinkArgs;
+use crate::settings::SettingsError;
+
+/// What the flags of namespaces take.
+const NAMESPACE: &str = "takes a path as /run/netns/mh, or the number of a process";
 
 /// An address with its prefix length.
 type AddressPrefix = (IpAddr, u8);
@@ -45,7 +49,7 @@ pub(super) fn open_endpoint(
         let create = || -> anyhow::Result<Tun> {
             if let Some(namespace) = &namespace {
                 move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
-                    .with_context(|| format!("{flag}-ns: cannot be entered"))?;
+                    .with_context(|| format!("{flag}-ns: is no network namespace; {NAMESPACE}"))?;
             }
             let tun = Tun::create(&options).with_context(|| format!("{flag}-if {name}"))?;
             // No link-local address, no solicitations: only its users' packets are on the link.
@@ -83,7 +87,7 @@ fn open_namespace(flag: &str, text: &str) -> anyhow::Result<File> {
         Ok(pid) => format!("/proc/{pid}/ns/net"),
         Err(_) => text.to_owned(),
     };
-    File::open(&path).with_context(|| format!("{flag}-ns: {path} cannot be opened"))
+    File::open(&path).with_context(|| format!("{flag}-ns: {path} cannot be opened; {NAMESPACE}"))
 }
 
 fn parse_address(flag: &str, text: &str) -> anyhow::Result<AddressPrefix> {
@@ -94,7 +98,8 @@ fn parse_address(flag: &str, text: &str) -> anyhow::Result<AddressPrefix> {
         Some((address, prefix))
     });
     parsed.ok_or_else(|| {
-        anyhow!("{flag}-address: got `{text}`, takes ADDRESS/PREFIX as in 10.0.0.1/30")
+        let problem = format!("got `{text}`, takes ADDRESS/PREFIX as in 10.0.0.1/30");
+        SettingsError::of(format!("{flag}-address: {problem}")).into()
     })
 }
 
@@ -126,6 +131,6 @@ mod tests {
         let error = open_namespace("--mh", "/nonexistent/ns")
             .unwrap_err()
             .to_string();
-        assert_eq!(error, "--mh-ns: /nonexistent/ns cannot be opened");
+        assert!(error.starts_with("--mh-ns: /nonexistent/ns cannot be opened; takes"));
     }
 }

@@ -9,11 +9,8 @@ use std::path::Path;
 use anyhow::Context as _;
 use holdfast_core::signal::MobileKey;
 
-use crate::runtime::{prepare_parent, random_bytes};
+use crate::runtime::{SETTINGS_DIRECTORY, prepare_parent, random_bytes};
 use crate::terminal::print_text;
-
-/// Where the settings are, as the documentation has it.
-const SETTINGS_DIRECTORY: &str = "/etc/holdfast";
 
 /// Makes a key and writes it to `file`, which must not be there yet, or prints it.
 pub(super) fn run(file: Option<&Path>) -> anyhow::Result<()> {

@@ -19,6 +19,8 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 use crate::settings::MobileSettings;
 
 pub(super) use claims::LinkClaims;
+pub(super) use modem::find_modem;
+pub(crate) use modem::modem_interfaces;
 
 use carrier::CarrierSource;
 use modem::ModemSource;

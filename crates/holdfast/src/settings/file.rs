@@ -15,7 +15,7 @@ use tracing_subscriber::filter::LevelFilter;
 
 use super::SettingsError;
 use super::key_file::readable_by_daemons;
-use super::keys::{Key, Section};
+use super::keys::{GATEWAY_FILE, Key, MOBILE_FILE, Section};
 
 /// Longest settings file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -70,7 +70,22 @@ impl SettingsFile {
         sections: &'static [Section],
     ) -> Result<Self, SettingsError> {
         let table = document::parse(text).map_err(|error| SettingsError::in_file(path, error))?;
-        check_known(path, &table, sections)?;
+        if let Err(error) = check_known(path, &table, sections) {
+            let files = [(&GATEWAY_FILE, "gateway"), (&MOBILE_FILE, "mobile")];
+            let mut other = files
+                .iter()
+                .filter(|(known, _)| !std::ptr::eq(known.as_slice(), sections));
+            let is_of = |known: &'static [Section]| check_known(path, &table, known).is_ok();
+            return Err(match other.find(|(known, _)| is_of(known.as_slice())) {
+                Some((_, daemon)) => SettingsError::in_file(
+                    path,
+                    format!(
+                        "is a file of `holdfast {daemon}`, the other daemon; name it with its --config"
+                    ),
+                ),
+                None => error,
+            });
+        }
         Ok(Self {
             path: Some(path.to_owned()),
             table,
@@ -162,6 +177,18 @@ fn check_known(
     for (name, value) in table {
         let Some(section) = sections.iter().find(|section| section.name == name) else {
             let first = value.as_table().and_then(|table| table.keys().next());
+            let is_table = |value: &Value| value.is_table();
+            let is_list = value
+                .as_array()
+                .is_some_and(|list| list.iter().any(is_table));
+            if first.is_none() && (value.is_table() || is_list) {
+                let headers: Vec<String> = sections.iter().map(Section::header).collect();
+                let problem = format!(
+                    "there is no such section; takes one of {}",
+                    headers.join(", ")
+                );
+                return Err(SettingsError::at_key(Some(file), name, problem));
+            }
             let bad = first.map_or(name.clone(), |key| format!("{name}.{key}"));
             return Err(unknown(file, &bad, sections));
         };

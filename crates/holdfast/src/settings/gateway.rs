@@ -42,7 +42,7 @@ pub(crate) enum LogFormat {
 
 /// Carry the TCP of mobiles through the outages of their links: the daemon for a router
 /// between the wired and the wireless part of a network.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Flags override the file. Every key of the file: docs/settings.md, holdfast.toml(5).
@@ -136,8 +136,15 @@ pub(crate) struct GatewaySettings {
     file: SettingsFile,
 }
 
+impl GatewaySettings {
+    /// The settings of a file with this text, without flags.
+    pub(crate) fn of_text(path: &Path, text: &str) -> Result<Self, SettingsError> {
+        GatewayArgs::default().over(&SettingsFile::parse(path, text, &GATEWAY_FILE)?)
+    }
+}
+
 /// For clap: a name that an interface can have.
-pub(super) fn interface(text: &str) -> Result<String, String> {
+pub(crate) fn interface(text: &str) -> Result<String, String> {
     InterfaceName::of_text(text).ok_or_else(takes::<InterfaceName, String>)
 }
 
@@ -156,12 +163,13 @@ impl GatewayArgs {
     /// The settings of the flags, the file that they name, and the defaults.
     pub(crate) fn settings(&self) -> Result<GatewaySettings, SettingsError> {
         let file = SettingsFile::of(self.config.as_deref(), &GATEWAY_FILE)?;
+        let settings = self.over(&file)?;
         if let Some(path) = &self.config
             && file.repeated("mobile").any(|entry| entry.has("key"))
         {
             super::key_file::warn_of_readers(path);
         }
-        self.over(&file)
+        Ok(settings)
     }
 
     /// Reads the file of the settings that are in force again.
@@ -268,6 +276,13 @@ impl GatewayArgs {
             Some(set) => set,
             None => snoop.read::<SnoopSettings>()?.set,
         };
+        if self.snoop_set.is_some() && !matches!(scheme, SchemeName::Snoop | SchemeName::Auto) {
+            let problem = format!(
+                "got a set, which the scheme {} does not use; takes --scheme snoop with it",
+                scheme.name()
+            );
+            return Err(SettingsError::at_key(None, "--snoop-set", problem));
+        }
         if scheme == SchemeName::Auto && snoop_set == SnoopSet::Paper1995 {
             let problem =
                 "got 1995, with which `auto` retransmits nothing; takes today, or the scheme snoop";

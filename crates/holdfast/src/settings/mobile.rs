@@ -2,12 +2,13 @@
 //! `holdfast mobile`: its flags, its file, and what comes of both.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holdfast_core::keep::KeepSettings;
 use holdfast_core::mobile_host::{FreezeSet, MobileHostSettings, MobileScheme};
 use holdfast_core::signal::{MobileKey, PORT_DEFAULT};
+use holdfast_net::lccwe::check_name;
 use holdfast_settings::kind::{Kind, Seconds, takes};
 use holdfast_settings::metrics::MetricsSettings;
 use holdfast_settings::mobile::{MobileDaemon, MobileSchemeName};
@@ -28,7 +29,7 @@ pub(crate) use holdfast_settings::mobile::Cell;
 pub(crate) use sources::{ModemChoice, SourceSettings};
 
 /// The flags of the daemon.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct MobileDaemonArgs {
     /// The interface of the link
     #[arg(long, visible_alias = "iface", value_name = "IF", value_parser = interface)]
@@ -42,6 +43,9 @@ pub(crate) struct MobileDaemonArgs {
     /// The settings file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Check whether interface, link sources and gateway are as the daemon needs them, and end
+    #[arg(long)]
+    pub(crate) check: bool,
     /// Where `holdfast mobile signal` finds the daemon
     #[arg(long, value_name = "PATH")]
     control_socket: Option<PathBuf>,
@@ -106,6 +110,13 @@ pub(crate) struct UplinkSettings {
     pub(crate) keep: KeepSettings,
 }
 
+impl MobileSettings {
+    /// The settings of a file with this text, without flags.
+    pub(crate) fn of_text(path: &Path, text: &str) -> Result<Self, SettingsError> {
+        MobileDaemonArgs::default().over(&SettingsFile::parse(path, text, &MOBILE_FILE)?)
+    }
+}
+
 fn keepalive(text: &str) -> Result<Duration, String> {
     type Range = Seconds<1, 3_600>;
     let seconds = text.parse().ok().and_then(Range::of_float);
@@ -145,12 +156,23 @@ impl MobileDaemonArgs {
         };
         let choice = choice.unwrap_or(own);
         let cells = self.cells(&section, &keys, interface, choice)?;
+        if let Some(name) = &keys.congestion_control {
+            check_name(name)
+                .map_err(|error| section.error("congestion_control", error.to_string()))?;
+        }
         let has_gateway = cells.iter().any(|cell| cell.gateway.is_some());
         // A gateway does more for downloads than the mobile can.
         let scheme = match choice {
             MobileSchemeName::Auto => (!has_gateway).then_some(MobileScheme::Wake),
             named => named.for_flows(),
         };
+        if self.freeze_set.is_some() && scheme != Some(MobileScheme::Freeze) {
+            let problem = format!(
+                "got a set, which the scheme {} does not use; takes --scheme freeze with it",
+                choice.name()
+            );
+            return Err(SettingsError::at_key(None, "--freeze-set", problem));
+        }
         let path = |flag: &Option<PathBuf>, own: &str| flag.clone().unwrap_or_else(|| own.into());
         let key = if has_gateway {
             let key_file = path(&self.key_file, &keys.key_file);
@@ -208,6 +230,10 @@ impl MobileDaemonArgs {
             return Ok(keys.cells.clone());
         }
         let gateway = self.gateway.clone().or(keys.gateway.clone());
+        if let Some(gateway) = gateway.as_ref().filter(|gateway| !is_host(gateway)) {
+            let problem = format!("got {gateway:?}, takes HOST or HOST:PORT, as in 192.0.2.1:4848");
+            return Err(section.error("gateway", problem));
+        }
         let needs_gateway = choice == MobileSchemeName::None && keys.congestion_control.is_none();
         if needs_gateway && gateway.is_none() {
             return Err(section.missing_or_flag("gateway", "--gateway"));
@@ -215,6 +241,16 @@ impl MobileDaemonArgs {
         let interface = interface.to_owned();
         Ok(vec![Cell { interface, gateway }])
     }
+}
+
+/// Whether the text may be a host, with or without a port. IPv6 addresses have colons of their own.
+fn is_host(gateway: &str) -> bool {
+    let (host, port) = match gateway.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+        _ => (gateway, None),
+    };
+    let is_port = |port: &str| port.parse::<u16>().is_ok_and(|port| port > 0);
+    !host.is_empty() && !host.contains(char::is_whitespace) && port.is_none_or(is_port)
 }
 
 /// The gateway's address as sockets take it. A name is resolved.

@@ -290,7 +290,13 @@ fn an_unknown_key_is_refused_with_the_nearest_right_one() {
             format!("hf.toml: key `{bad}`: there is no such key; did you mean `{nearest}`?")
         );
     }
-    assert!(error("[empty]").contains("key `empty`: there is no such key"));
+    for text in ["[empty]", "[[empty]]"] {
+        let error = error(text);
+        assert!(
+            error.contains("key `empty`: there is no such section; takes one of [gateway], "),
+            "{error}"
+        );
+    }
 }
 
 #[test]

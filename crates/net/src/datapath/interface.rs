@@ -112,29 +112,46 @@ fn bytes_of(list: &str, name: &str) -> Option<(u64, u64)> {
     Some((columns.next()??, columns.nth(7)??))
 }
 
-/// How many TCX programs others have attached to an interface, by way; empty where the
-/// kernel does not report it.
-pub fn tcx_program_count(ifindex: u32) -> Vec<(&'static str, u32)> {
+/// The largest number of TCX programs at one side of an interface (`BPF_MPROG_MAX`).
+const TCX_PROGRAMS_MAX: usize = 64;
+
+/// The TCX programs at each side of an interface by name, in the order in which they run; none where
+/// the kernel has no TCX. A name that this user may not read is the program's number.
+pub fn tcx_programs(ifindex: u32) -> [(&'static str, Vec<String>); 2] {
     let sides = [
         ("ingress", libbpf_sys::BPF_TCX_INGRESS),
         ("egress", libbpf_sys::BPF_TCX_EGRESS),
     ];
-    sides
-        .into_iter()
-        .filter_map(|(name, attach_type)| {
-            let mut options = libbpf_sys::bpf_prog_query_opts {
-                sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
-                ..Default::default()
-            };
-            // SAFETY: the options outlive the call; without a buffer for program
-            // numbers the kernel writes their count alone.
-            let result = unsafe {
-                libbpf_sys::bpf_prog_query_opts(ifindex as i32, attach_type, &raw mut options)
-            };
-            // SAFETY: both members of the union are the same count.
-            (result == 0).then_some((name, unsafe { options.__bindgen_anon_1.count }))
-        })
-        .collect()
+    sides.map(|(side, attach_type)| {
+        let names = tcx_program_ids(ifindex, attach_type).into_iter();
+        (side, names.map(program_name).collect())
+    })
+}
+
+fn tcx_program_ids(ifindex: u32, attach_type: libbpf_sys::bpf_attach_type) -> Vec<u32> {
+    let mut ids = vec![0; TCX_PROGRAMS_MAX];
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
+        prog_ids: ids.as_mut_ptr(),
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.count = TCX_PROGRAMS_MAX as u32;
+    // SAFETY: options and buffer outlive the call, and the kernel writes `count` numbers at most.
+    let result =
+        unsafe { libbpf_sys::bpf_prog_query_opts(ifindex as i32, attach_type, &raw mut options) };
+    // SAFETY: both members of the union are the same count.
+    let count = unsafe { options.__bindgen_anon_1.count };
+    ids.truncate(if result == 0 { count as usize } else { 0 });
+    ids
+}
+
+fn program_name(id: u32) -> String {
+    let options = libbpf_rs::query::ProgInfoQueryOptions::default();
+    let mut programs = libbpf_rs::query::ProgInfoIter::with_query_opts(options);
+    let named = programs.find(|program| program.id == id);
+    let name = named.map(|program| program.name.to_string_lossy().into_owned());
+    name.filter(|name| !name.is_empty())
+        .unwrap_or_else(|| format!("program {id}"))
 }
 
 #[cfg(test)]

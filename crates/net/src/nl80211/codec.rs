@@ -7,6 +7,8 @@
 use netlink_packet_core::{DecodeError, Emitable, NlaBuffer, ParseableParametrized};
 use netlink_packet_generic::{GenlFamily, GenlHeader};
 
+const CMD_GET_INTERFACE: u8 = 5;
+const CMD_NEW_INTERFACE: u8 = 7;
 const CMD_GET_STATION: u8 = 17;
 const CMD_NEW_STATION: u8 = 19;
 const CMD_AUTHENTICATE: u8 = 37;
@@ -19,6 +21,7 @@ const CMD_SET_CQM: u8 = 63;
 const CMD_NOTIFY_CQM: u8 = 64;
 
 const ATTR_IFINDEX: u16 = 3;
+const ATTR_IFTYPE: u16 = 5;
 const ATTR_STA_INFO: u16 = 21;
 const ATTR_TIMED_OUT: u16 = 65;
 const ATTR_STATUS_CODE: u16 = 72;
@@ -40,6 +43,20 @@ const CQM_EVENT_HIGH: u32 = 1;
 
 /// `NLA_F_NESTED`.
 const NESTED: u16 = 1 << 15;
+
+const IFTYPE_STATION: u32 = 2;
+const IFTYPE_AP: u32 = 3;
+
+/// What a Wi-Fi interface is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WifiRole {
+    /// An access point.
+    AccessPoint,
+    /// A station, with an access point or without.
+    Station,
+    /// Anything else: a mesh point, an ad-hoc network, a monitor.
+    Other,
+}
 
 /// The events of a station's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +136,29 @@ impl ParseableParametrized<[u8], GenlHeader> for Message {
 }
 
 impl Message {
+    /// Asks for all interfaces of Wi-Fi.
+    pub(super) const fn get_interfaces() -> Self {
+        Self {
+            command: CMD_GET_INTERFACE,
+            attributes: Vec::new(),
+        }
+    }
+
+    /// The interface in the answer to that: its index, and what it is.
+    pub(super) fn interface(&self) -> Option<(u32, WifiRole)> {
+        if self.command != CMD_NEW_INTERFACE {
+            return None;
+        }
+        let value = |kind| find(&self.attributes, kind).and_then(number);
+        let role = match value(ATTR_IFTYPE)? {
+            IFTYPE_AP => WifiRole::AccessPoint,
+            IFTYPE_STATION => WifiRole::Station,
+            _ => WifiRole::Other,
+        };
+        // A device without an interface (P2P) has no index.
+        Some((value(ATTR_IFINDEX)?, role))
+    }
+
     /// Asks for the stations of an interface: of a station's own, its access point.
     pub(super) fn get_stations(ifindex: u32) -> Self {
         Self {

@@ -154,6 +154,41 @@ fn station_with_flags(signal: &[(u16, i8)], flags: Option<&[u8]>) -> Message {
         .expect("any octets")
 }
 
+/// An answer about an interface: its attributes.
+fn interface(command: u8, attributes: &[(u16, u32)]) -> Message {
+    let octets = attributes.iter().flat_map(|(kind, value)| {
+        let head = [8_u16.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        [head, value.to_ne_bytes().to_vec()].concat()
+    });
+    let octets: Vec<u8> = octets.collect();
+    let header = netlink_packet_generic::GenlHeader {
+        cmd: command,
+        version: 1,
+    };
+    netlink_packet_core::ParseableParametrized::parse_with_param(&octets[..], header)
+        .expect("any octets")
+}
+
+#[test]
+fn access_points_and_stations_are_known_and_a_device_without_an_interface_is_left_out() {
+    // NL80211_ATTR_WIPHY, _IFINDEX, _IFTYPE.
+    let role = |kind| interface(7, &[(1, 0), (3, 9), (5, kind)]).interface();
+    assert_eq!(role(3), Some((9, WifiRole::AccessPoint)));
+    assert_eq!(role(2), Some((9, WifiRole::Station)));
+    assert_eq!(role(7), Some((9, WifiRole::Other)));
+    assert_eq!(interface(7, &[(1, 0), (5, 10)]).interface(), None);
+    assert_eq!(interface(19, &[(3, 9), (5, 2)]).interface(), None);
+}
+
+#[test]
+fn without_wifi_there_is_no_interface_of_it() {
+    if !available_or_skip("without_wifi_there_is_no_interface_of_it") {
+        return;
+    }
+    let ns = crate::netns::NetNs::new().unwrap();
+    assert_eq!(ns.run(|| wifi_interfaces().unwrap()).unwrap(), []);
+}
+
 #[test]
 fn the_signal_is_the_average_where_there_is_one() {
     let dbm = |dbm| Some(StationSignal::Dbm(dbm));

@@ -81,14 +81,7 @@ impl ModemSource {
     }
 
     async fn connect(&self) -> anyhow::Result<Connection> {
-        let connection = match &self.bus {
-            Some(address) => zbus::connection::Builder::address(address.as_str())?,
-            None => zbus::connection::Builder::system()?,
-        };
-        let connection = connection.method_timeout(ANSWER_WITHIN);
-        let bus = tokio::time::timeout(ANSWER_WITHIN, connection.build()).await;
-        let bus = bus.context("sources.modem: the system's D-Bus does not answer")?;
-        bus.context("sources.modem: no system D-Bus")
+        connect(self.bus.as_deref()).await
     }
 
     fn poll_seconds(&self) -> u32 {
@@ -115,43 +108,80 @@ impl ModemSource {
 
     /// The path of the modem.
     async fn find(&self, bus: &Connection) -> anyhow::Result<String> {
-        let manager = ObjectManagerProxy::new(bus, SERVICE, ROOT).await?;
-        let objects = manager.get_managed_objects().await;
-        let objects: BTreeMap<_, _> = objects
-            .context("sources.modem: ModemManager does not answer; is it running?")?
-            .into_iter()
-            .map(|(path, interfaces)| (path.to_string(), interfaces))
-            .collect();
-        let modem = |path: &String| {
-            let interfaces = objects.get(path)?;
-            interfaces
-                .iter()
-                .find_map(|(name, values)| (name.as_str() == MODEM).then_some(values))
-        };
+        let modems = modems(bus).await?;
         if let ModemChoice::Path(path) = &self.choice {
-            if modem(path).is_none() {
+            if !modems.contains_key(path) {
                 bail!(
                     "sources.modem = \"{path}\": ModemManager has no such modem; it has {:?}",
-                    objects.keys().take(SHOWN_MAX).collect::<Vec<_>>()
+                    modems.keys().take(SHOWN_MAX).collect::<Vec<_>>()
                 );
             }
             return Ok(path.clone());
         }
-        let has_interface = |path: &&String| {
-            modem(path)
-                .and_then(ports)
-                .is_some_and(|ports| ports.contains(&self.interface))
-        };
-        let found = objects.keys().find(has_interface).cloned();
+        let mut found = modems
+            .iter()
+            .filter(|(_, ports)| ports.contains(&self.interface));
+        let found = found.next().map(|(path, _)| path.clone());
         found.with_context(|| {
             format!(
                 "sources.modem = \"auto\": no modem of ModemManager has the interface {}; takes \
                  one of {:?}",
                 self.interface,
-                objects.keys().take(SHOWN_MAX).collect::<Vec<_>>()
+                modems.keys().take(SHOWN_MAX).collect::<Vec<_>>()
             )
         })
     }
+}
+
+/// The bus at this address, or the system's.
+async fn connect(address: Option<&str>) -> anyhow::Result<Connection> {
+    let connection = match address {
+        Some(address) => zbus::connection::Builder::address(address)?,
+        None => zbus::connection::Builder::system()?,
+    };
+    let connection = connection.method_timeout(ANSWER_WITHIN);
+    let bus = tokio::time::timeout(ANSWER_WITHIN, connection.build()).await;
+    let bus = bus.context("sources.modem: the system's D-Bus does not answer")?;
+    bus.context("sources.modem: no system D-Bus")
+}
+
+/// The modems of ModemManager by D-Bus path, with the names of their ports.
+async fn modems(bus: &Connection) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
+    let manager = ObjectManagerProxy::new(bus, SERVICE, ROOT).await?;
+    let objects = manager.get_managed_objects().await;
+    let objects = objects.context("sources.modem: ModemManager does not answer; is it running?")?;
+    let modems = objects.into_iter().filter_map(|(path, interfaces)| {
+        let mut interfaces = interfaces.into_iter();
+        let (_, values) = interfaces.find(|(name, _)| name.as_str() == MODEM)?;
+        Some((path.to_string(), ports(&values).unwrap_or_default()))
+    });
+    Ok(modems.collect())
+}
+
+/// The path of the modem that the source would watch.
+///
+/// Errors: as those of the source.
+pub(in crate::mobile) fn find_modem(
+    interface: &str,
+    choice: ModemChoice,
+) -> anyhow::Result<String> {
+    let source = ModemSource::new(interface, choice, Duration::ZERO);
+    now(async { source.find(&source.connect().await?).await })
+}
+
+/// The names of all ports of all modems that ModemManager has.
+///
+/// Errors: no bus, no ModemManager.
+pub(crate) fn modem_interfaces() -> anyhow::Result<Vec<String>> {
+    let modems = now(async { modems(&connect(None).await?).await })?;
+    Ok(modems.into_values().flatten().collect())
+}
+
+/// Waits for something of the bus, outside of the daemon.
+fn now<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }.enable_all().build()?;
+    runtime.block_on(work)
 }
 
 /// The names of a modem's ports.
