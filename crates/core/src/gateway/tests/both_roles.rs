@@ -25,8 +25,9 @@ fn plan(dice: &mut Dice, world: &mut World, site: Site, healed: Instant) {
             world.at(back, Event::Wired(true));
         }
         for (when, event) in [(at, LinkEvent::Down), (back, LinkEvent::Up)] {
-            if dice.chance(60) {
-                world.at(when + dice.millis(0, 300), Event::OwnLink(event));
+            let when = when + dice.millis(0, 300);
+            if dice.chance(60) && when < healed {
+                world.at(when, Event::OwnLink(event));
             }
         }
     }
