@@ -41,7 +41,10 @@ pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
 
 /// Makes the pages of a command and of its subcommands: section 8 for the daemons, 1 for all others.
 fn write_manual(command: &clap::Command, directory: &Path) -> std::io::Result<()> {
-    for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+    for subcommand in command
+        .get_subcommands()
+        .filter(|subcommand| !subcommand.is_hide_set())
+    {
         write_manual(subcommand, directory)?;
     }
     let name = command.get_display_name().unwrap_or("holdfast");
