@@ -38,7 +38,9 @@ done
 for kind in sysusers tmpfiles; do
     [ ! -d "dist/$kind.d" ] || put 644 "/usr/lib/$kind.d" "dist/$kind.d"/*
 done
-[ ! -d dist/grafana ] || put 644 $share/grafana dist/grafana/*
+for kind in grafana prometheus; do
+    [ ! -d "dist/$kind" ] || put 644 "$share/$kind" "dist/$kind"/*
+done
 put 644 /usr/share/doc/holdfast README.md CHANGELOG.md SECURITY.md
 put 644 /usr/share/doc/holdfast/docs docs/*.md
 put 644 /usr/share/doc/holdfast/docs/schemes docs/schemes/*

@@ -222,7 +222,7 @@ check 'clippy' cargo clippy --locked --workspace --all-targets --all-features --
 check 'purity' scripts/purity.sh
 check 'documentation' documentation
 optional clang-format clang-format --dry-run --Werror $(bpf_files)
-optional shellcheck shellcheck -S warning $(scripts | grep -v -E '^Makefile$|\.(pl|c)$')
+optional shellcheck shellcheck -S warning $(scripts | grep -v -E '^Makefile$|\.(pl|c|py)$')
 optional cargo-deny cargo deny --all-features check
 
 [ $failed -eq 0 ] && echo 'lint: clean' >&2

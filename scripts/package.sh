@@ -73,7 +73,7 @@ for processor in "${processors[@]}"; do
     done
 done
 
-cargo cyclonedx --quiet --manifest-path crates/holdfast/Cargo.toml --format json --no-build-deps \
+cargo cyclonedx --quiet --manifest-path crates/holdfast/Cargo.toml --format json \
     --target "${processors[0]}-unknown-linux-musl"
 mv crates/holdfast/holdfast.cdx.json "$packages/holdfast-$version.cdx.json"
 rm -f crates/*/*.cdx.json

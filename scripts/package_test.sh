@@ -124,7 +124,7 @@ uci_becomes_toml() {
         done
     done
 }
-# Each line of wrong.txt: two lines of a file, and the place and the words of the error.
+# Each line of wrong.txt: two lines of a file, and the error with the number of its line.
 wrong_uci_is_one_line() {
     local first second error output
     while IFS='|' read -r first second error; do
