@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -53,12 +52,10 @@ fn an_outage_is_in_log_status_and_metrics_with_every_scheme() {
         harness.set_gateway_settings(&settings);
         harness.start_gateway().unwrap();
         let (mut at_fh, mut at_mh) = connection(&harness, fh(), PORT);
-        let pass_octet = |from: &mut TcpStream, to: &mut TcpStream| {
-            from.write_all(b"x").unwrap();
-            to.read_exact(&mut [0]).unwrap();
-        };
-        pass_octet(&mut at_mh, &mut at_fh);
-        pass_octet(&mut at_fh, &mut at_mh);
+        at_mh.write_all(b"x").unwrap();
+        at_fh.read_exact(&mut [0]).unwrap();
+        at_fh.write_all(b"x").unwrap();
+        at_mh.read_exact(&mut [0]).unwrap();
         let socket = harness.folder().join("gateway.sock");
         let report = |event| report_link(&socket, MH.v4.into(), event).unwrap();
         report("down");
