@@ -129,7 +129,10 @@ impl OutageList {
     /// Logs and counts what is due.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         self.renew_lines(now);
-        while let Some((_, mobile)) = self.due.pop_front_if(|(at, _)| *at <= now) {
+        while let Some((at, mobile)) = self.due.front().copied()
+            && at <= now
+        {
+            self.due.pop_front();
             let pending = self.pending.get(&mobile);
             if pending.is_some_and(|pending| pending.settled_at <= now) {
                 self.settle(mobile, now);
