@@ -171,7 +171,7 @@ mod tests {
         let up = |answered: u64| likely_up(at(5_000), ms(250), at(5_000 + answered));
         assert_eq!(up(200), at(5_200), "no timer has expired");
         assert_eq!(up(300), at(5_125));
-        assert_eq!(up(3_800), at(5_000 + (1_750 + 3_750) / 2));
+        assert_eq!(up(3_800), at(5_000 + 2_750), "between 1.75 s and 3.75 s");
         let avoidable = stall_without(at(5_000), ms(250), up(3_800));
         assert_eq!(avoidable, ms(1_000), "half of the last interval");
     }

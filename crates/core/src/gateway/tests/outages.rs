@@ -32,7 +32,7 @@ fn a_reported_outage_has_its_length_its_flow_and_what_was_cached() {
         (MH.address, LinkSource::Signal)
     );
     assert_eq!((record.begin, record.flows), (begin, 1));
-    assert_eq!(record.length, Duration::from_millis(3_000));
+    assert_eq!(record.length, Duration::from_secs(3));
     assert_eq!(record.cached_bytes, 4_000);
 }
 
@@ -52,7 +52,7 @@ fn what_noticed_an_outage_first_is_its_source() {
         records[0].begin, begin,
         "the first segment without an answer"
     );
-    assert_eq!(records[0].length, Duration::from_millis(3_000));
+    assert_eq!(records[0].length, Duration::from_secs(3));
 }
 
 #[test]
