@@ -272,7 +272,11 @@ fn an_unknown_key_is_refused_with_the_nearest_right_one() {
             "gateway.flow_max",
             "gateway.flows_max",
         ),
-        ("[gateway]\nlisten = 1", "gateway.listen", "signals.listen"),
+        (
+            "[gateway]\nregistration_lifetime_s = 1",
+            "gateway.registration_lifetime_s",
+            "signals.registration_lifetime_s",
+        ),
         (
             "[signal]\nlisten = \"[::]:1\"",
             "signal.listen",

@@ -79,7 +79,8 @@ impl Browser {
         let target = &page["targetId"];
         let attach = json!({"targetId": target, "flatten": true});
         let attached = browser.call("Target.attachToTarget", attach);
-        browser.session = attached["sessionId"].as_str().unwrap().to_owned();
+        let session = attached["sessionId"].as_str().unwrap();
+        session.clone_into(&mut browser.session);
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), json!({}));
         }
