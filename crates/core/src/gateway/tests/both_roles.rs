@@ -53,6 +53,7 @@ fn two_engines_on_the_way_of_one_flow_deliver_every_byte() {
         let (mut world, healed) = world_of(variant, seed);
         world.trace = is_one;
         world.renew_own_engine(Some(site));
+        world.mh.clock_is_estimated = true;
         plan(&mut Dice::of_seed(seed ^ 0xb07), &mut world, site, healed);
         world.begin();
         finish(&mut world, healed);
