@@ -6,6 +6,7 @@ use holdfast_wire::{Instant, Segment};
 
 use super::Gateway;
 use super::turn::Turn;
+use crate::mobile::Mobile;
 use crate::schemes;
 use crate::table::{FlowId, MobileId};
 use crate::upload_watch::UploadWatch;
@@ -82,11 +83,7 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         let flow = &mut row.flow;
-        if self
-            .mobiles
-            .at(flow.mobile)
-            .is_none_or(|mobile| mobile.is_away())
-        {
+        if self.mobiles.at(flow.mobile).is_none_or(Mobile::is_away) {
             flow.let_sender_sleep();
         } else if flow.wake_sender_again(now, actions) {
             self.counters.wake_ups += 1;

@@ -339,7 +339,7 @@ impl Host {
         if self.sent_offset(seq) == self.una && self.backoff > 0 {
             let before = self.rto();
             self.backoff -= 1;
-            let earlier = before - self.rto();
+            let earlier = before.saturating_sub(self.rto());
             self.rto_at = self.rto_at.map(|at| at - earlier);
         }
     }

@@ -219,6 +219,17 @@ pub(super) fn world_of(variant: Variant, seed: u64) -> (World, Instant) {
     world_with(variant, seed, Duration::from_secs(60))
 }
 
+/// The schemes that serve uploads have long ones more often.
+fn upload_len(dice: &mut Dice, scheme: Scheme, most: u64) -> u64 {
+    match scheme {
+        Scheme::Hold | Scheme::Snoop | Scheme::Auto | Scheme::Mtcp if dice.chance(80) => {
+            dice.range(0, most)
+        }
+        _ if dice.chance(50) => dice.range(0, 8_000),
+        _ => 0,
+    }
+}
+
 /// The same with a gateway that forgets an idle flow after this time.
 pub(super) fn world_with(
     (scheme, set, compressed): Variant,
@@ -229,13 +240,7 @@ pub(super) fn world_with(
     let (fh, mh) = ends(&mut dice);
     let most = dice.pick(&[2_000, 40_000, 150_000]);
     let down = dice.range(1, most);
-    let up = match scheme {
-        Scheme::Hold | Scheme::Snoop | Scheme::Auto | Scheme::Mtcp if dice.chance(80) => {
-            dice.range(0, most)
-        }
-        _ if dice.chance(50) => dice.range(0, 8_000),
-        _ => 0,
-    };
+    let up = upload_len(&mut dice, scheme, most);
     let (mut down, up) = (dice.bytes(down), dice.bytes(up));
     let mut daemon = Daemon::default();
     let mut compression = None;
