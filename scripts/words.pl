@@ -34,7 +34,7 @@ my @phrases = (
     [ join('|', map { word($_) } qw(nobody somebody whoever)), 'the actor by its name' ],
     [ '(?<!bit )(?<!byte )(?<!the )(?<!\/)(?:' . word('words') . ')', 'notifications, fields, messages' ],
     [ '(?i:\b(?:asks|asked)\b)(?! (?:for|to)\b)|(?:_asked|asked_)', 'probe, probed, request, query' ],
-    [ '(?<!\.)(?<!ringbuf_)(?:' . word('reserve') . ')', 'withheld segment' ],
+    [ '(?<!\.)(?<!ringbuf_)(?<!try_)(?:' . word('reserve') . ')', 'withheld segment' ],
     [ '(?i:\bin place of\b)', 'instead of' ],
     [ '(?<!in )(?<!In )(?<!in_)(?<!In)(?<!in-)(?<!take )(?<!takes )(?<!took )(?:' . word('places?') . ')', 'index, slot, FlowId, MobileId' ],
     [ '(?i:\bso (?:long|many)\b)', 'a duration, a count' ],

@@ -33,6 +33,7 @@ use crate::outage::{EndedOutages, Outage};
 mod counters;
 mod flow;
 mod peer;
+mod reload;
 mod shelf;
 #[cfg(test)]
 mod tests;
@@ -148,37 +149,6 @@ impl<F> Keeper<F> {
             used: [0; 2],
             packets: 0,
             counters: KeepCounters::default(),
-        }
-    }
-
-    /// Other limits. What is above them stays until its flow gets another packet.
-    pub const fn set_settings(&mut self, settings: KeepSettings) {
-        self.settings = settings;
-    }
-
-    /// The peers have other numbers from now on. What is queued for a peer without one is dropped.
-    pub fn renumber(
-        &mut self,
-        number: impl Fn(PeerId) -> Option<PeerId>,
-        now: Instant,
-        edge: &mut impl Edge<F>,
-    ) {
-        self.due.clear();
-        let given_up = core::mem::take(&mut self.given_up).into_iter();
-        self.given_up = given_up
-            .filter_map(|(before, began)| Some((number(before)?, began)))
-            .collect();
-        for (before, mut peer) in core::mem::take(&mut self.peers) {
-            peer.due = None;
-            if let Some(id) = number(before) {
-                edge.set_mode(id, Mode::Take);
-                self.peers.insert(id, peer);
-                self.schedule(id, now);
-            } else {
-                for (used, shelf) in self.used.iter_mut().zip(&peer.shelves) {
-                    *used -= shelf.bytes();
-                }
-            }
         }
     }
 

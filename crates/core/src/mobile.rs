@@ -32,12 +32,16 @@ use crate::changing_link::ChangingLink;
 use crate::delivery::DeliveryRate;
 use crate::flow::Flow;
 use crate::link_state::LinkSource;
-use crate::outage::{Outage, RTO_VARIATION_MIN, likely_up, stall_without};
 use crate::rtt::RttEstimator;
 use crate::settings::Settings;
 use crate::table::FlowId;
 use crate::timers::{Scheduled, earliest};
 use crate::upload_watch::UploadWatch;
+
+mod outage;
+mod upload;
+
+use outage::OngoingOutage;
 
 /// Where an MH stands in the diagram above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,16 +89,6 @@ impl InFlight {
     pub(crate) fn fair_part(&self) -> u64 {
         self.bytes / u64::from(self.flows.max(1))
     }
-}
-
-/// An outage that has not ended.
-#[derive(Clone, Copy, Debug)]
-struct OngoingOutage {
-    begin: Instant,
-    /// What noticed it.
-    source: LinkSource,
-    /// When the timers of the FHs began to run, as far as is known: with the last segment before it.
-    timer_at: Option<Instant>,
 }
 
 /// An MH.
@@ -237,43 +231,6 @@ impl Mobile {
         over && !self.disconnected
     }
 
-    fn begin_outage(&mut self, begin: Instant, source: LinkSource) {
-        self.outages += 1;
-        self.outage = Some(OngoingOutage {
-            begin,
-            source,
-            timer_at: self.unanswered_since,
-        });
-    }
-
-    /// The outage that lasts, if one does, ends. `flows` have data that waits for that; `is_shown_late`:
-    /// an FH's own retransmission has shown it. Comes before [`Self::enter_recovery`].
-    pub(crate) fn end_outage(
-        &mut self,
-        flows: u32,
-        is_shown_late: bool,
-        now: Instant,
-    ) -> Option<Outage<IpAddr>> {
-        let outage = self.outage.take()?;
-        let timer_at = outage.timer_at.unwrap_or(outage.begin);
-        let rto = self.rtt.rto(RTO_VARIATION_MIN);
-        let up_at = if is_shown_late {
-            likely_up(timer_at, rto, now)
-        } else {
-            now
-        };
-        let stall = stall_without(timer_at, rto, up_at);
-        Some(Outage {
-            mobile: self.address,
-            begin: outage.begin,
-            length: up_at.saturating_since(outage.begin),
-            source: outage.source,
-            flows,
-            cached_bytes: self.cached_bytes as u64,
-            stall_saved: if flows > 0 { stall } else { Duration::ZERO },
-        })
-    }
-
     /// A report: the link is down.
     pub(crate) fn go_down(&mut self, source: LinkSource, settings: &Settings, now: Instant) {
         if !self.is_away() {
@@ -324,33 +281,6 @@ impl Mobile {
             None => self.rtt.rto(settings.silence_min),
         };
         Some(self.unanswered_since? + patience)
-    }
-
-    /// Without data in flight to it, an MH that uploads is probed: when.
-    fn upload_probe_at(&self) -> Option<Instant> {
-        let is_due = self.link == Link::Up && self.in_flight.bytes == 0;
-        self.upload.as_ref().filter(|_| is_due)?.probe_at()
-    }
-
-    /// The flow to probe because the MH has stopped to send, if that is due.
-    pub(crate) fn take_upload_probe(&mut self, now: Instant) -> Option<FlowId> {
-        self.upload_probe_at().filter(|at| *at <= now)?;
-        self.upload.as_mut()?.take_probe(now)
-    }
-
-    /// It was uploading and has not answered a probe.
-    pub(crate) fn upload_is_silent(&self) -> bool {
-        self.is_away()
-            && self
-                .upload
-                .as_ref()
-                .is_some_and(|watch| watch.probed_at.is_some())
-    }
-
-    /// The time in which a sender at the MH would have answered.
-    pub(crate) fn upload_rto(&self, settings: &Settings) -> Duration {
-        let rtt = self.upload.as_ref().map_or(self.rtt, |watch| watch.rtt);
-        rtt.rto(settings.silence_min)
     }
 
     fn probe_interval(&self, settings: &Settings, now: Instant) -> Duration {

@@ -447,15 +447,15 @@ mod tests {
         ];
         for file in files {
             let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            let words = file
+            let names = file
                 .split(|c| !is_part(c))
-                .filter(|word| word.starts_with("holdfast_"));
+                .filter(|name| name.starts_with("holdfast_"));
             let mut found = 0;
-            for word in words {
-                let is_family = known.contains(format!("{word}_count").as_str());
+            for name in names {
+                let is_family = known.contains(format!("{name}_count").as_str());
                 assert!(
-                    known.contains(word) || is_family,
-                    "there is no metric {word}"
+                    known.contains(name) || is_family,
+                    "there is no metric {name}"
                 );
                 found += 1;
             }

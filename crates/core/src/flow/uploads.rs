@@ -176,7 +176,7 @@ impl<P: Payload> Flow<P> {
     }
 
     /// The sender is not woken any more: the link is down.
-    pub(crate) fn let_sender_sleep(&mut self) {
+    pub(crate) fn leave_sender(&mut self) {
         if let Some(uploads) = &mut self.uploads {
             uploads.wake_up = None;
         }

@@ -84,7 +84,7 @@ impl<P: Payload> Gateway<P> {
         };
         let flow = &mut row.flow;
         if self.mobiles.at(flow.mobile).is_none_or(Mobile::is_away) {
-            flow.let_sender_sleep();
+            flow.leave_sender();
         } else if flow.wake_sender_again(now, actions) {
             self.counters.wake_ups += 1;
         }

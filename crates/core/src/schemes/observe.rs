@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 //! `observe`: passes every segment as it came. Each outage is reported with the stall that it cost, as
 //! with all schemes ([`Outage`](crate::Outage)). So it shows what a scheme could gain here before one is
 //! used.

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use anyhow::{Context as _, bail};
 use holdfast_core::LinkSource;
 use holdfast_core::signal::{DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, Outcome};
-use holdfast_net::datapath::{has_carrier, interface_bytes, monotonic_ns};
+use holdfast_net::datapath::{has_carrier, monotonic_ns};
 use holdfast_net::monitor::{InterfaceEvent, LinkMonitor};
 use holdfast_wire::Instant;
 use tokio::io::unix::AsyncFd;
@@ -27,16 +27,17 @@ use super::SharedSettings;
 use super::links::WirelessLink;
 use super::station::HandoffReport;
 use super::took_over::TookOver;
-use super::worker_status::{QueriedWorker, WorkerEnd};
+use super::worker_status::WorkerEnd;
 use crate::command::Command;
 use crate::control::{
-    CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, LinkBytes,
-    UNKNOWN_STATE, refusal,
+    CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, UNKNOWN_STATE,
+    refusal,
 };
-use crate::control::{MobileStatus, StatusReply};
 use crate::outages::{EndedOutage, OutageList};
 use crate::service;
 use crate::settings::{GatewayArgs, SchemeName};
+
+mod status;
 
 /// Callers of the control socket that the worker is asked for at the same time.
 const CALLERS_MAX: usize = 16;
@@ -413,97 +414,6 @@ impl Control {
             .and_then(|key| peers.view(key))
             .map_or_else(|| vec![address], |view| view.addresses.clone())
     }
-
-    async fn status(&self, flows_max: usize, outages_max: usize) -> Option<StatusReply> {
-        let (workers, are_attached) = {
-            let links = self.links.borrow();
-            let workers = links.iter().flat_map(QueriedWorker::of_link);
-            let workers: Vec<_> = workers.collect::<io::Result<_>>().ok()?;
-            (workers, links.iter().all(|link| link.workers.is_attached()))
-        };
-        let names_interfaces = self.settings.borrow().wireless.len() > 1;
-        let data_path = workers.first().map_or("none", |worker| worker.data_path);
-        let mut seen: Option<StatusReply> = None;
-        let mut before = None;
-        for worker in &workers {
-            let mut status = worker.status(flows_max, self.peer_addresses()).await?;
-            if names_interfaces {
-                for mobile in &mut status.mobiles {
-                    mobile.interface = Some(worker.interface.clone());
-                }
-            }
-            match &mut seen {
-                None => seen = Some(status),
-                Some(seen) => seen.add(status, before == Some(&worker.interface)),
-            }
-            before = Some(&worker.interface);
-        }
-        let seen = seen.unwrap_or_else(|| StatusReply {
-            keeps_records: true,
-            ..StatusReply::default()
-        });
-        let settings = self.settings.borrow();
-        let mut status = StatusReply {
-            version: env!("CARGO_PKG_VERSION").into(),
-            pid: std::process::id(),
-            uptime_s: self.started.elapsed().as_secs_f64(),
-            scheme: settings.daemon.scheme.name().into(),
-            wireless: settings.wireless.join(", "),
-            wired: settings.daemon.wired.clone(),
-            data_path: data_path.into(),
-            attached: seen.attached && are_attached,
-            outages: self.outages.borrow().status(outages_max),
-            link_bytes: link_bytes(&settings.wireless),
-            ..seen
-        };
-        drop(settings);
-        self.add_peers(&mut status);
-        Some(status)
-    }
-
-    /// The addresses of all mobiles with a key; as many as the signals' limits allow.
-    fn peer_addresses(&self) -> Vec<std::net::IpAddr> {
-        let peers = self.peers.borrow();
-        let views = peers.iter().filter_map(|(_, view)| view);
-        views.flat_map(|view| view.addresses.clone()).collect()
-    }
-
-    /// Adds to the mobiles what their signals report: names, epochs, and those without flows.
-    fn add_peers(&self, status: &mut StatusReply) {
-        let now = Instant::from_nanos(monotonic_ns());
-        let peers = self.peers.borrow();
-        for (config, view) in peers.iter() {
-            let addresses = view.map(|view| view.addresses.clone()).unwrap_or_default();
-            let known = status
-                .mobiles
-                .iter_mut()
-                .find(|mobile| mobile.addresses.iter().any(|one| addresses.contains(one)));
-            let mobile = if let Some(mobile) = known {
-                mobile
-            } else {
-                status.mobiles.push(MobileStatus::default());
-                status.mobiles.last_mut().expect("just pushed")
-            };
-            mobile.name = Some(config.name.clone());
-            if let Some(view) = view {
-                mobile.addresses = addresses;
-                mobile.epoch = view.epoch;
-                mobile.signal_age_s = Some(now.saturating_since(view.received).as_secs_f64());
-            }
-        }
-        let counters = peers.counters();
-        status
-            .counters
-            .insert("signals.believed".into(), counters.believed);
-        status
-            .counters
-            .insert("signals.challenges".into(), counters.challenges);
-        for (rejection, count) in counters.rejections.iter() {
-            status
-                .counters
-                .insert(format!("signals.{}", rejection.name()), count);
-        }
-    }
 }
 
 /// The next datagram; never, without a socket.
@@ -520,21 +430,4 @@ async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<(u
 )]
 fn register(monitor: LinkMonitor) -> io::Result<AsyncFd<LinkMonitor>> {
     AsyncFd::new(monitor)
-}
-
-/// What the interfaces have carried together. None: one of them is not there.
-fn link_bytes(interfaces: &[String]) -> Option<LinkBytes> {
-    interfaces.iter().try_fold(
-        LinkBytes {
-            downlink: 0,
-            uplink: 0,
-        },
-        |sum, interface| {
-            let (uplink, downlink) = interface_bytes(interface).ok()?;
-            Some(LinkBytes {
-                downlink: sum.downlink + downlink,
-                uplink: sum.uplink + uplink,
-            })
-        },
-    )
 }

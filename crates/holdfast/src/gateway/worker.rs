@@ -281,7 +281,7 @@ impl Worker {
         }
     }
 
-    /// Classifies a frame, gives its segment to the engine, and does what the verdict says.
+    /// Classifies a frame, gives its segment to the engine, and carries out the verdict.
     fn judge(&mut self, direction: Direction, frame: &Frame) {
         let now = clock();
         match classify(frame, direction, self.ip) {

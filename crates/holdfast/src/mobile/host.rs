@@ -449,9 +449,7 @@ impl Host {
         }
     }
 
-    /// Does what needs the flow's newest notes.
-    ///
-    /// Errors: they cannot be read.
+    /// Does what needs the flow's newest notes. Errors: they cannot be read.
     fn with_flow(&mut self, key: &FlowKey, action: HostAction) -> io::Result<()> {
         let Some(attached) = &self.attached else {
             return Ok(());
@@ -484,8 +482,7 @@ impl Host {
     }
 }
 
-/// How long until the guard is checked again: starting one takes long, and is not tried all the
-/// time.
+/// How long until the guard is checked again. A start takes long: after failures it is tried less often.
 fn guard_wait_of_wake(before: Duration, is_there: bool) -> Duration {
     match before {
         _ if is_there => GUARD_LOOK_WAKE,

@@ -20,7 +20,7 @@ use super::{HOLDFAST, PORT, assert_shorter_than, await_that, connection, fh, top
 const MB: u64 = 1_000_000;
 
 /// A user that owns nothing.
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED_USER: u32 = 65_534;
 
 /// The text of a unit.
 fn unit_text(unit: &str) -> String {
@@ -51,14 +51,14 @@ fn confined(unit: &str, folder: &Path) -> PathBuf {
     let (set, program) = (set.join(","), folder.join("holdfast"));
     // The user may not be allowed to search the folders of the binary: it is opened before.
     let script = format!(
-        "#!/bin/sh\nexec 9<{HOLDFAST}\nXDG_RUNTIME_DIR={} exec setpriv --reuid={NOBODY} \
-         --regid={NOBODY} --clear-groups --bounding-set=-all,{set} --inh-caps=-all,{set} \
+        "#!/bin/sh\nexec 9<{HOLDFAST}\nXDG_RUNTIME_DIR={} exec setpriv --reuid={UNPRIVILEGED_USER} \
+         --regid={UNPRIVILEGED_USER} --clear-groups --bounding-set=-all,{set} --inh-caps=-all,{set} \
          --ambient-caps=-all,{set} --no-new-privs /proc/self/fd/9 \"$@\"\n",
         folder.display()
     );
     fs::write(&program, script).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    chown(folder, Some(NOBODY), Some(NOBODY)).unwrap();
+    chown(folder, Some(UNPRIVILEGED_USER), Some(UNPRIVILEGED_USER)).unwrap();
     // As udev has it.
     fs::set_permissions("/dev/net/tun", fs::Permissions::from_mode(0o666)).unwrap();
     program
@@ -107,7 +107,12 @@ fn a_gateway_with_its_units_capabilities_takes_segments_and_leaves_a_state() {
         let program = confined("holdfast-gateway.service", folder.path());
         let settings = TopologySettings::new(program, Wireless::Veth { mtu: 1500 });
         let mut harness = topology(&settings, None);
-        chown(harness.folder(), Some(NOBODY), Some(NOBODY)).unwrap();
+        chown(
+            harness.folder(),
+            Some(UNPRIVILEGED_USER),
+            Some(UNPRIVILEGED_USER),
+        )
+        .unwrap();
         harness.set_gateway_scheme(scheme);
         harness.start_gateway().unwrap();
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
