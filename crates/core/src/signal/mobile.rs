@@ -54,7 +54,7 @@ pub enum MobileEvent {
 crate::counters! {
     /// What a mobile counts.
     pub struct MobileCounters {
-        /// Signals sent.
+        /// Link signals sent to the gateway.
         pub sent = "sent",
         /// Of the signals sent, repetitions of an unanswered one.
         pub repeated = "repeated",
