@@ -7,7 +7,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use holdfast_core::{
-    Actions, Direction, Gateway, MtcpSettings, Payload, Scheme, Settings, SnoopSettings, Stats,
+    Action, Actions, Direction, Gateway, MtcpSettings, Payload, Scheme, Settings, SnoopSettings,
+    Stats,
 };
 use holdfast_wire::{Endpoint, Flags, Header, Instant, Options, Segment, SeqNum, Timestamps};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -22,6 +23,8 @@ const IDLE_BYTES_MAX: usize = 512;
 const CLOSED_BYTES_MAX: usize = 64;
 const FOUND_BY_BYTES: usize = 20;
 const LEN: u32 = 1_000;
+/// The sequence number after all data, in both directions.
+const END: u32 = 1 + 4 * LEN;
 
 fn heap_bytes() -> usize {
     let stats = HEAP.stats();
@@ -115,7 +118,16 @@ impl World {
         while let Some(at) = self.gateway.poll_timeout().filter(|at| *at <= until) {
             self.now = self.now.max(at);
             self.gateway.handle_timeout(self.now, &mut self.actions);
+            let is_keep_alive = |action: &Action<Frame>| {
+                matches!(action, Action::Send(made)
+                    if made.direction == Direction::Downlink && made.seq == SeqNum::new(END - 1))
+            };
+            let is_probed = self.actions.iter().any(is_keep_alive);
             self.actions.clear();
+            if is_probed {
+                // Flows of an MH that does not answer stay as they are.
+                self.put(Direction::Uplink, 0, Flags::ACK, (END, END), 0);
+            }
         }
         self.now = until;
     }
@@ -143,7 +155,7 @@ impl World {
 
     fn close(&mut self) {
         let (down, up) = (Direction::Downlink, Direction::Uplink);
-        let (end, fin) = (1 + 4 * LEN, Flags::ACK.with(Flags::FIN));
+        let (end, fin) = (END, Flags::ACK.with(Flags::FIN));
         for n in 0..FLOWS {
             self.put(down, n, fin, (end, end), 0);
             self.put(up, n, fin, (end, end + 1), 0);

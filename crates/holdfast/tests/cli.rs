@@ -217,7 +217,10 @@ fn status_prints_a_daemons_reply_for_people_and_for_scripts() {
         let output = holdfast(&arguments);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let request = daemon.join().expect("it answered");
-        assert_eq!(request, "{\"command\":\"status\",\"flows_max\":3,\"outages_max\":0}\n");
+        assert_eq!(
+            request,
+            "{\"command\":\"status\",\"flows_max\":3,\"outages_max\":0}\n"
+        );
         let printed = text(&output.stdout);
         if json {
             let value: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
