@@ -38,7 +38,7 @@ impl<P: Payload> Gateway<P> {
         };
         let mobile_id = turn.flow.mobile;
         let was_mute = core::mem::replace(&mut turn.flow.mute, Mute::No) != Mute::No;
-        let kept = turn.shows_that_link_kept(segment);
+        let kept = turn.shows_that_link_kept(segment, &outcome);
         turn.follow_upload(flow_id, segment, payload);
         let is_back = turn.learn_of_link(segment, &outcome);
         let verdict = turn.answer_mh_segment(segment, payload, &outcome);
@@ -104,11 +104,12 @@ impl<P: Payload> Turn<'_, P> {
     }
 
     /// The MH was silent, and answers what was sent before.
-    fn shows_that_link_kept(&self, segment: &Segment) -> bool {
+    fn shows_that_link_kept(&self, segment: &Segment, outcome: &AckOutcome) -> bool {
         let was_silent = self.mobile.link == Link::Silent && self.mobile.changing.is_some();
-        // The answer to a keep-alive echoes nothing of it.
+        // No timestamp shows whether the MH answers a keep-alive or what came before it.
         let is_upload = self.mobile.upload_is_silent();
-        was_silent && !is_upload && self.flow.answers_from_before_probe(segment)
+        let reports_new = outcome.acked > 0 || outcome.arrived_bytes > 0;
+        was_silent && !is_upload && self.flow.answers_from_before_probe(segment, reports_new)
     }
 
     /// What the segment shows of the link. True if it shows that the link is up again.
