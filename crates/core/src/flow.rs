@@ -311,6 +311,11 @@ impl<P: Payload> Flow<P> {
         self.fh.max.after(self.fh.una)
     }
 
+    /// An end has sent bytes that the other one has not acknowledged.
+    pub(crate) fn waits_for_ack(&self) -> bool {
+        self.has_unacknowledged() || self.mh.nxt.after(self.fh.ack)
+    }
+
     /// True while the gateway, not the FH, retransmits lost bytes.
     pub(crate) const fn retransmits_itself(&self) -> bool {
         !self.has_own_sender && (self.recover.is_some() || self.owed.is_some())

@@ -19,6 +19,13 @@ use crate::{Action, Actions, Payload};
 /// Flows of one MH that are looked at for a probe; the next goes on from there.
 const PROBE_FLOWS_MAX: usize = 4096;
 
+/// The flow whose segment shows that the link is up, and whether something of it had no ACK.
+#[derive(Clone, Copy)]
+pub(super) struct Answered {
+    pub flow: FlowId,
+    pub waited: bool,
+}
+
 impl<P: Payload> Gateway<P> {
     pub(super) fn on_mobile_due(
         &mut self,
@@ -86,13 +93,13 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// The link is up again. `answered`: the flow whose segment shows it. The others are probed first:
-    /// the silence may be one flow's alone.
+    /// The link is up again. `answered`: what shows it. The other flows are probed first: the
+    /// silence may be one flow's alone.
     pub(super) fn begin_recovery(
         &mut self,
         mobile_id: MobileId,
         source: LinkSource,
-        answered: Option<FlowId>,
+        answered: Option<Answered>,
         now: Instant,
         actions: &mut Actions<P>,
     ) {
@@ -104,6 +111,7 @@ impl<P: Payload> Gateway<P> {
             length = outage.length;
             self.counters.outages_lost += self.ended_outages.push(outage);
         }
+        let answered = answered.map(|answered| answered.flow);
         mobile.enter_recovery(source, now);
         let was_reported = core::mem::take(&mut mobile.disconnected);
         self.counters.recoveries += 1;
@@ -282,21 +290,26 @@ impl<P: Payload> Gateway<P> {
 }
 
 /// The outage of the mobile that ends now, if one does. `answered`: see [`Gateway::begin_recovery`].
+/// A stranger has no open flow, and an MH that paused lost nothing: there is no record of them.
 fn ended_outage<P: Payload>(
     mobile: &mut Mobile,
     flows: &Flows<P>,
-    answered: Option<FlowId>,
+    answered: Option<Answered>,
     now: Instant,
 ) -> Option<Outage<IpAddr>> {
-    let waits = |flow_id: &&FlowId| {
-        let row = flows.at(**flow_id);
-        answered == Some(**flow_id) || row.is_some_and(|row| row.flow.has_unacknowledged())
+    let waits = |flow_id: &&FlowId| match answered {
+        Some(answered) if answered.flow == **flow_id => answered.waited,
+        _ => flows.at(**flow_id).is_some_and(|row| row.flow.waits_for_ack()),
     };
     let waiting = mobile.open_flows().iter().filter(waits).count();
-    let answered = answered.and_then(|flow_id| flows.at(flow_id));
+    let was_reset = answered.is_some_and(|answered| answered.waited);
+    let is_pause = mobile.link == Link::Silent && waiting == 0 && !was_reset;
+    let is_recorded = !(mobile.open_flows().is_empty() || is_pause);
+    let answered = answered.and_then(|answered| flows.at(answered.flow));
     // What is not cached is not probed for: the FH's own retransmission was answered.
     let is_shown_late = answered.is_some_and(|row| !row.scheme.get().caches());
-    mobile.end_outage(waiting as u32, is_shown_late, now)
+    let outage = mobile.end_outage(waiting as u32, is_shown_late, now);
+    outage.filter(|_| is_recorded)
 }
 
 /// `allowance`, in whole segments of what the flow sends next; one at least.

@@ -4,6 +4,7 @@
 use holdfast_wire::{Instant, Segment};
 
 use super::Gateway;
+use super::recovery::Answered;
 use super::turn::Turn;
 use crate::flow::{AckOutcome, Mute, Stage};
 use crate::link_state::LinkSource;
@@ -25,6 +26,9 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Forward;
         };
         let is_unknown = turn.flow.stage == Stage::Adopting;
+        // What the MH sent before this segment may be lost unseen.
+        let has_lost = segment.seq.after(turn.flow.fh.ack);
+        let waited = !is_unknown && (has_lost || turn.flow.waits_for_ack());
         let outcome = turn.follow_mh_segment(segment, payload);
         if !outcome.credible {
             turn.counters.implausible += u64::from(turn.flow.stage == Stage::Open);
@@ -55,7 +59,8 @@ impl<P: Payload> Gateway<P> {
             return verdict;
         }
         if is_back && !self.carrier_down {
-            let answered = Some(flow_id);
+            let flow = flow_id;
+            let answered = Some(Answered { flow, waited });
             self.begin_recovery(mobile_id, LinkSource::Silence, answered, now, actions);
             return verdict_on_return;
         }
