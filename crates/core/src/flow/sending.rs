@@ -119,7 +119,11 @@ impl<P: Payload> Flow<P> {
         let sent_nxt = self.sent_nxt;
         let before = self.before_outage.as_ref();
         let is_vain = before.is_some_and(|before| before.una == self.fh.una);
-        self.vain_recoveries = if is_vain { self.vain_recoveries + 1 } else { 0 };
+        self.vain_recoveries = if is_vain {
+            self.vain_recoveries.saturating_add(1)
+        } else {
+            0
+        };
         if is_vain {
             // The recovery before this one was in vain. RFC 2018, 8: what was reported may have been
             // dropped since.
