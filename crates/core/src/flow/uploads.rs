@@ -17,6 +17,7 @@ use holdfast_wire::{Instant, SackBlocks, Segment, SeqNum, Timestamps};
 use super::{Flow, Stage};
 use crate::back_off::doublings;
 use crate::mobile_host::withheld::{AckAndWindow, FhClock as Clock, SegmentBoundaries};
+use crate::upload_watch::GAP_MAX;
 use crate::{Action, Actions, Made, Payload, Unreachable};
 
 /// An MH whose last data were older than this at link down has nothing in flight.
@@ -101,14 +102,24 @@ impl<P: Payload> Flow<P> {
         if has_data || segment.seq == self.fh.ack {
             uploads.wake_up = None;
         }
-        let Timestamps { tsval, tsecr } = segment.options.timestamps?;
+        // Timestamps that do not fit may be forged.
+        let own = segment.options.timestamps;
+        let Timestamps { tsval, tsecr } = own.filter(|_| own == self.mh.timestamps)?;
         uploads.clock.note(tsval, now);
         let (sent, at) = uploads.timed?;
         let answers = (tsecr.wrapping_sub(sent) as i32) >= 0;
-        answers.then(|| {
+        let elapsed = now.saturating_since(at);
+        // With an ACK of all it had sent, the MH had a pause.
+        let has_paused = segment.seq == self.fh.ack && elapsed > GAP_MAX;
+        uploads.timed.take_if(|_| answers)?;
+        (!has_paused).then_some(elapsed)
+    }
+
+    /// What a silence has delayed measures nothing.
+    pub(crate) fn forget_timed_upload(&mut self) {
+        if let Some(uploads) = &mut self.uploads {
             uploads.timed = None;
-            now.saturating_since(at)
-        })
+        }
     }
 
     /// The link is up again after `outage`. `held`: the FH's newest ACK, if it came in the outage.
@@ -124,12 +135,9 @@ impl<P: Payload> Flow<P> {
         actions: &mut Actions<P>,
     ) -> bool {
         let has_true_ack = self.has_true_ack();
-        let uploads = self.uploads.as_mut().filter(|_| has_true_ack);
-        let since_data = uploads.map(|uploads| {
-            // What an outage has delayed measures nothing.
-            uploads.timed = None;
-            now.saturating_since(uploads.data_at)
-        });
+        self.forget_timed_upload();
+        let uploads = self.uploads.as_ref().filter(|_| has_true_ack);
+        let since_data = uploads.map(|uploads| now.saturating_since(uploads.data_at));
         let Some(since_data) = since_data.filter(|since| *since < outage + IN_FLIGHT_MAX) else {
             actions.extend(held.map(Action::Repeat));
             return false;

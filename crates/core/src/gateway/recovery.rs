@@ -167,6 +167,7 @@ impl<P: Payload> Gateway<P> {
         for flow_id in mobile.open_flows() {
             if let Some(Connection { flow, .. }) = self.flows.at_mut(*flow_id) {
                 flow.probed = None;
+                flow.forget_timed_upload();
             }
         }
         if was_reported {
