@@ -283,9 +283,7 @@ impl<P: Payload> Flow<P> {
             return left.before(probed.seq);
         }
         match (probed.tsval, segment.options.timestamps) {
-            (Some(tsval), Some(ts)) => {
-                reports_new && (ts.tsecr.wrapping_sub(tsval) as i32) < 0
-            }
+            (Some(tsval), Some(ts)) => reports_new && (ts.tsecr.wrapping_sub(tsval) as i32) < 0,
             _ => false,
         }
     }
