@@ -31,7 +31,7 @@ pub(crate) use mute::Mute;
 use sending::{BeforeOutage, Probed, Resending};
 pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
-pub(crate) use uploads::Uploads;
+pub(crate) use uploads::{LinkUp, Uploads};
 
 /// After this number of retransmissions in vain the FH's own pass again.
 const RETRANSMISSIONS_ALONE: u32 = 3;

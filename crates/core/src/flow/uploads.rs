@@ -26,6 +26,35 @@ const IN_FLIGHT_MAX: Duration = Duration::from_secs(60);
 const TRIES_MAX: u8 = 3;
 /// ACKs below the newest: as many as an outage may have lost.
 const STEPS: u32 = 64;
+/// All flows of an MH together get no more at one link up: senders woken, ACKs below the newest,
+/// ICMP messages.
+const FLOWS_WOKEN_MAX: u32 = 128;
+const STEPS_ALL_MAX: u32 = 640;
+const UNREACHABLES_MAX: u32 = 1024;
+
+/// A link up, and what is left of its limits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkUp {
+    outage: Duration,
+    /// For an answer of the MH.
+    wait: Duration,
+    flows_left: u32,
+    steps_left: u32,
+    unreachables_left: u32,
+}
+
+impl LinkUp {
+    /// After an outage; `wait`: for an answer of the MH.
+    pub(crate) const fn new(outage: Duration, wait: Duration) -> Self {
+        Self {
+            outage,
+            wait,
+            flows_left: FLOWS_WOKEN_MAX,
+            steps_left: STEPS_ALL_MAX,
+            unreachables_left: UNREACHABLES_MAX,
+        }
+    }
+}
 
 /// What is known of the data that the MH sends.
 #[derive(Clone, Debug, Default)]
@@ -122,15 +151,13 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// The link is up again after `outage`. `held`: the FH's newest ACK, if it came in the outage.
-    /// `is_answered`: a segment of the flow shows it. `wait`: for an answer of the MH. True if its sender
-    /// is woken.
+    /// The link is up again. `held`: the FH's newest ACK, if it came in the outage. `is_answered`: a
+    /// segment of this flow shows that the link is up. True if an ACK was sent for the MH's sender.
     pub(crate) fn wake_sender(
         &mut self,
         held: Option<P>,
         is_answered: bool,
-        outage: Duration,
-        wait: Duration,
+        link_up: &mut LinkUp,
         now: Instant,
         actions: &mut Actions<P>,
     ) -> bool {
@@ -138,20 +165,27 @@ impl<P: Payload> Flow<P> {
         self.forget_timed_upload();
         let uploads = self.uploads.as_ref().filter(|_| has_true_ack);
         let since_data = uploads.map(|uploads| now.saturating_since(uploads.data_at));
-        let Some(since_data) = since_data.filter(|since| *since < outage + IN_FLIGHT_MAX) else {
+        let may_send = link_up.flows_left > 0 && self.downlink_header.is_some();
+        let in_flight_max = link_up.outage + IN_FLIGHT_MAX;
+        let Some(since_data) = since_data.filter(|since| may_send && *since < in_flight_max) else {
             actions.extend(held.map(Action::Repeat));
             return false;
         };
         // What is cached for the MH has the FH's newest ACK too.
         let waits = held.is_none() && self.has_backlog();
+        link_up.flows_left -= 1;
         if !waits {
-            self.acknowledge_upload(now, actions);
+            let steps = self.acknowledge_upload(STEPS.min(link_up.steps_left), now, actions);
+            link_up.steps_left = link_up.steps_left.saturating_sub(steps);
         }
         // It has just sent data, or has none that the FH lacks.
         let is_awake = is_answered && (since_data.is_zero() || self.mh.nxt == self.fh.ack);
         if !is_awake {
-            let copies = if waits { 0 } else { doublings(outage) };
+            let copies = if waits { 0 } else { doublings(link_up.outage) };
+            let copies = copies.min(link_up.unreachables_left.min(255) as u8);
+            link_up.unreachables_left -= u32::from(copies);
             actions.extend(self.unreachable(copies));
+            let wait = link_up.wait;
             let wake_up = WakeUp {
                 at: now + wait,
                 wait,
@@ -190,21 +224,26 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// The FH's newest ACK, and ahead of it those at the ends of segments below.
-    fn acknowledge_upload(&mut self, now: Instant, actions: &mut Actions<P>) {
+    /// The FH's newest ACK, and ahead of it those at the ends of segments below: `most`. Returns how
+    /// many.
+    fn acknowledge_upload(&mut self, most: u32, now: Instant, actions: &mut Actions<P>) -> u32 {
+        let before = actions.len();
         let newest = AckAndWindow {
             ack: self.ack_for_mh(self.fh.ack),
             window: self.fh.window,
         };
         if let (Some(uploads), Some(scale)) = (&self.uploads, self.fh.window_scale) {
-            for step in uploads.boundaries.steps(newest, scale, STEPS) {
+            for step in uploads.boundaries.steps(newest, scale, most) {
                 actions.extend(self.upload_ack(step.ack, now));
             }
         }
+        let steps = actions.len() - before;
         actions.extend(self.upload_ack(newest.ack, now));
+        steps as u32
     }
 
     fn upload_ack(&mut self, ack: SeqNum, now: Instant) -> Option<Action<P>> {
+        let ack = ack.min(self.ack_for_mh(ack));
         let echo = self.uploads.as_ref()?.echo(now);
         match self.made_ack_with_sack(ack, SackBlocks::default())? {
             Action::Send(made) => Some(Action::Send(Made {

@@ -6,9 +6,8 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use super::uploads::FLOWS_WOKEN_MAX;
 use super::{Connection, Flows, Gateway};
-use crate::flow::{Flow, Mute, Sender, Stage};
+use crate::flow::{Flow, LinkUp, Mute, Sender, Stage};
 use crate::link_state::LinkSource;
 use crate::mobile::{Link, Mobile};
 use crate::outage::Outage;
@@ -115,8 +114,8 @@ impl<P: Payload> Gateway<P> {
         mobile.enter_recovery(source, now);
         let was_reported = core::mem::take(&mut mobile.disconnected);
         self.counters.recoveries += 1;
-        let wait = mobile.upload_rto(&self.settings);
-        let mut woken = 0;
+        let mut link_up = LinkUp::new(length, mobile.upload_rto(&self.settings));
+        let mut woken = 0_u64;
         for index in 0..mobile.open_flows().len() {
             let flow_id = mobile.open_flows()[index];
             let Some(connection) = self.flows.at_mut(flow_id) else {
@@ -139,15 +138,11 @@ impl<P: Payload> Gateway<P> {
                 scheme.get_mut().on_reconnected(flow, &mut cx);
             }
             let held = flow.held_ack.take();
-            if woken < FLOWS_WOKEN_MAX {
-                let is_answered = answered == Some(flow_id);
-                let is_woken = flow.wake_sender(held, is_answered, length, wait, now, actions);
-                woken += u32::from(is_woken);
-            } else {
-                actions.extend(held.map(Action::Repeat));
-            }
+            let is_answered = answered == Some(flow_id);
+            let is_woken = flow.wake_sender(held, is_answered, &mut link_up, now, actions);
+            woken += u64::from(is_woken);
         }
-        self.counters.wake_ups += u64::from(woken);
+        self.counters.wake_ups += woken;
         self.send_on(mobile_id, now, actions);
         self.schedule_flows_of(mobile_id, now);
     }
@@ -300,7 +295,9 @@ fn ended_outage<P: Payload>(
 ) -> Option<Outage<IpAddr>> {
     let waits = |flow_id: &&FlowId| match answered {
         Some(answered) if answered.flow == **flow_id => answered.waited,
-        _ => flows.at(**flow_id).is_some_and(|row| row.flow.waits_for_ack()),
+        _ => flows
+            .at(**flow_id)
+            .is_some_and(|row| row.flow.waits_for_ack()),
     };
     let waiting = mobile.open_flows().iter().filter(waits).count();
     let was_reset = answered.is_some_and(|answered| answered.waited);
