@@ -182,7 +182,7 @@ impl<P: Payload> Flow<P> {
         let is_awake = is_answered && (since_data.is_zero() || self.mh.nxt == self.fh.ack);
         if !is_awake {
             let copies = if waits { 0 } else { doublings(link_up.outage) };
-            let copies = copies.min(link_up.unreachables_left.min(255) as u8);
+            let copies = copies.min(u8::try_from(link_up.unreachables_left).unwrap_or(u8::MAX));
             link_up.unreachables_left -= u32::from(copies);
             actions.extend(self.unreachable(copies));
             let wait = link_up.wait;
