@@ -172,7 +172,7 @@ fn view_of_live<P: Payload>(row: &Connection<P>) -> FlowView {
         state,
         cached_bytes: flow.cached_bytes() as u64,
         owed_bytes: u64::from(owed),
-        mh_numbers: Some((flow.fh.una, flow.mh.nxt)),
+        mh_numbers: (flow.stage != Stage::Closed).then_some((flow.fh.una, flow.mh.nxt)),
     }
 }
 
