@@ -31,7 +31,7 @@ pub(crate) use mute::Mute;
 use sending::{BeforeOutage, Probed, Resending};
 pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
-pub(crate) use uploads::Uploads;
+pub(crate) use uploads::{LinkUp, Uploads};
 
 /// After this number of retransmissions in vain the FH's own pass again.
 const RETRANSMISSIONS_ALONE: u32 = 3;
@@ -309,6 +309,11 @@ impl<P: Payload> Flow<P> {
     /// The FH has sent bytes that the MH has not acknowledged.
     pub(crate) fn has_unacknowledged(&self) -> bool {
         self.fh.max.after(self.fh.una)
+    }
+
+    /// An end has sent bytes that the other one has not acknowledged.
+    pub(crate) fn waits_for_ack(&self) -> bool {
+        self.has_unacknowledged() || self.mh.nxt.after(self.fh.ack)
     }
 
     /// True while the gateway, not the FH, retransmits lost bytes.

@@ -40,6 +40,7 @@ use cells::{Cells, Tables};
 pub(crate) use connection::Connection;
 use deadlines::SWEEP_INTERVAL;
 use flows::Flows;
+use recovery::Answered;
 pub use view::{FlowView, MobileView, Stats};
 
 /// The mechanisms for all flows that pass a gateway.
@@ -266,12 +267,13 @@ impl<P: Payload> Gateway<P> {
             self.counters.implausible += 1;
             return;
         }
-        let mobile_id = flow.mobile;
+        let (mobile_id, waited) = (flow.mobile, flow.waits_for_ack());
         self.end_flow(flow_id, actions);
         let mobile = self.mobiles.at_mut(mobile_id);
         let returned = from_mh && mobile.is_some_and(|mobile| mobile.on_segment(now));
         if returned && !self.carrier_down {
-            let answered = Some(flow_id);
+            let flow = flow_id;
+            let answered = Some(Answered { flow, waited });
             self.begin_recovery(mobile_id, LinkSource::Silence, answered, now, actions);
         }
     }

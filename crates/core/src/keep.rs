@@ -165,6 +165,8 @@ impl<F> Keeper<F> {
         let id = arrival.peer;
         if alarm && !self.peers.contains_key(&id) {
             self.counters.silences += 1;
+            // It was seen again since.
+            self.given_up.remove(&id);
             self.peers
                 .insert(id, Peer::new(Phase::Silent, LinkSource::Silence, now));
             // The kernel may have passed others on meanwhile, and would take them no longer.

@@ -14,7 +14,7 @@ use crate::rtt::RttEstimator;
 use crate::table::FlowId;
 
 /// A longer gap separates two bursts, and shows nothing of the next gap.
-const GAP_MAX: Duration = Duration::from_secs(1);
+pub(crate) const GAP_MAX: Duration = Duration::from_secs(1);
 /// Data segments without such a gap that are an upload: an initial window (RFC 6928).
 const UPLOAD_SEGMENTS: u32 = 10;
 /// What may come on top of twice the longest gap before the MH is probed.

@@ -10,8 +10,8 @@ impl<P: Payload> Flow<P> {
     /// A keep-alive (RFC 9293, 3.8.4) in the FH's name: it makes the MH answer if nothing is cached.
     ///
     /// With the newest timestamp that was sent to the MH: a segment with an older one may get no
-    /// answer (Linux, `PAWSOldAck`). To an engine at an MH that uploads its echo shows no more than
-    /// that the link is up.
+    /// answer (Linux, `PAWSOldAck`). If the MH uploads, the keep-alive echoes the MH's clock as it was
+    /// a round trip ago: an engine at the MH learns from it only that the link is up.
     pub(crate) fn made_probe(&mut self, now: Instant) -> Option<Action<P>> {
         let template = self.downlink_header.clone()?;
         let uploads = self.uploads.as_ref();
@@ -24,7 +24,7 @@ impl<P: Payload> Flow<P> {
             direction: Direction::Downlink,
             template,
             seq: self.fh.una - 1,
-            ack: self.fh.ack,
+            ack: self.ack_for_mh(self.fh.ack),
             window: self.fh.window,
             flags: Flags::ACK,
             timestamps,

@@ -119,7 +119,11 @@ impl<P: Payload> Flow<P> {
         let sent_nxt = self.sent_nxt;
         let before = self.before_outage.as_ref();
         let is_vain = before.is_some_and(|before| before.una == self.fh.una);
-        self.vain_recoveries = if is_vain { self.vain_recoveries + 1 } else { 0 };
+        self.vain_recoveries = if is_vain {
+            self.vain_recoveries.saturating_add(1)
+        } else {
+            0
+        };
         if is_vain {
             // The recovery before this one was in vain. RFC 2018, 8: what was reported may have been
             // dropped since.
@@ -262,12 +266,13 @@ impl<P: Payload> Flow<P> {
     }
 
     /// The MH's segment answers what was sent before the first probe: it echoes an older timestamp
-    /// (RFC 7323, 4.3), or the flow was not probed at all.
+    /// (RFC 7323, 4.3), or the flow was not probed at all. Without a report of something new it may
+    /// answer a keep-alive, or be the MH's own retransmission.
     ///
     /// A D-SACK answers a copy. What was sent before the copy has arrived by then, or is lost.
-    pub(crate) fn answers_from_before_probe(&self, segment: &Segment) -> bool {
+    pub(crate) fn answers_from_before_probe(&self, segment: &Segment, reports_new: bool) -> bool {
         let Some(probed) = self.probed else {
-            return true;
+            return reports_new;
         };
         let sack = segment.options.sack;
         let is_plausible = sack.all_within(self.fh.max - WINDOW_MAX, self.fh.max);
@@ -278,7 +283,7 @@ impl<P: Payload> Flow<P> {
             return left.before(probed.seq);
         }
         match (probed.tsval, segment.options.timestamps) {
-            (Some(tsval), Some(ts)) => (ts.tsecr.wrapping_sub(tsval) as i32) < 0,
+            (Some(tsval), Some(ts)) => reports_new && (ts.tsecr.wrapping_sub(tsval) as i32) < 0,
             _ => false,
         }
     }

@@ -372,7 +372,7 @@ impl<P: Payload> Flow<P> {
         self.sacked.purge(ack);
         self.transmissions.purge(ack);
         self.dup_acks = 0;
-        self.vain_retransmissions = 0;
+        (self.vain_retransmissions, self.vain_recoveries) = (0, 0);
         if let Some((end, sent)) = self.timed
             && end.at_or_before(ack)
         {

@@ -17,6 +17,7 @@ use holdfast_wire::{Instant, SackBlocks, Segment, SeqNum, Timestamps};
 use super::{Flow, Stage};
 use crate::back_off::doublings;
 use crate::mobile_host::withheld::{AckAndWindow, FhClock as Clock, SegmentBoundaries};
+use crate::upload_watch::GAP_MAX;
 use crate::{Action, Actions, Made, Payload, Unreachable};
 
 /// An MH whose last data were older than this at link down has nothing in flight.
@@ -25,6 +26,35 @@ const IN_FLIGHT_MAX: Duration = Duration::from_secs(60);
 const TRIES_MAX: u8 = 3;
 /// ACKs below the newest: as many as an outage may have lost.
 const STEPS: u32 = 64;
+/// All flows of an MH together get no more at one link up: senders woken, ACKs below the newest,
+/// ICMP messages.
+const FLOWS_WOKEN_MAX: u32 = 128;
+const STEPS_ALL_MAX: u32 = 640;
+const UNREACHABLES_MAX: u32 = 1024;
+
+/// A link up, and what is left of its limits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LinkUp {
+    outage: Duration,
+    /// For an answer of the MH.
+    wait: Duration,
+    flows_left: u32,
+    steps_left: u32,
+    unreachables_left: u32,
+}
+
+impl LinkUp {
+    /// After an outage; `wait`: for an answer of the MH.
+    pub(crate) const fn new(outage: Duration, wait: Duration) -> Self {
+        Self {
+            outage,
+            wait,
+            flows_left: FLOWS_WOKEN_MAX,
+            steps_left: STEPS_ALL_MAX,
+            unreachables_left: UNREACHABLES_MAX,
+        }
+    }
+}
 
 /// What is known of the data that the MH sends.
 #[derive(Clone, Debug, Default)]
@@ -101,49 +131,61 @@ impl<P: Payload> Flow<P> {
         if has_data || segment.seq == self.fh.ack {
             uploads.wake_up = None;
         }
-        let Timestamps { tsval, tsecr } = segment.options.timestamps?;
+        // Timestamps that do not fit may be forged.
+        let own = segment.options.timestamps;
+        let Timestamps { tsval, tsecr } = own.filter(|_| own == self.mh.timestamps)?;
         uploads.clock.note(tsval, now);
         let (sent, at) = uploads.timed?;
         let answers = (tsecr.wrapping_sub(sent) as i32) >= 0;
-        answers.then(|| {
-            uploads.timed = None;
-            now.saturating_since(at)
-        })
+        let elapsed = now.saturating_since(at);
+        // With an ACK of all it had sent, the MH had a pause.
+        let has_paused = segment.seq == self.fh.ack && elapsed > GAP_MAX;
+        uploads.timed.take_if(|_| answers)?;
+        (!has_paused).then_some(elapsed)
     }
 
-    /// The link is up again after `outage`. `held`: the FH's newest ACK, if it came in the outage.
-    /// `is_answered`: a segment of the flow shows it. `wait`: for an answer of the MH. True if its sender
-    /// is woken.
+    /// What a silence has delayed measures nothing.
+    pub(crate) fn forget_timed_upload(&mut self) {
+        if let Some(uploads) = &mut self.uploads {
+            uploads.timed = None;
+        }
+    }
+
+    /// The link is up again. `held`: the FH's newest ACK, if it came in the outage. `is_answered`: a
+    /// segment of this flow shows that the link is up. True if an ACK was sent for the MH's sender.
     pub(crate) fn wake_sender(
         &mut self,
         held: Option<P>,
         is_answered: bool,
-        outage: Duration,
-        wait: Duration,
+        link_up: &mut LinkUp,
         now: Instant,
         actions: &mut Actions<P>,
     ) -> bool {
         let has_true_ack = self.has_true_ack();
-        let uploads = self.uploads.as_mut().filter(|_| has_true_ack);
-        let since_data = uploads.map(|uploads| {
-            // What an outage has delayed measures nothing.
-            uploads.timed = None;
-            now.saturating_since(uploads.data_at)
-        });
-        let Some(since_data) = since_data.filter(|since| *since < outage + IN_FLIGHT_MAX) else {
+        self.forget_timed_upload();
+        let uploads = self.uploads.as_ref().filter(|_| has_true_ack);
+        let since_data = uploads.map(|uploads| now.saturating_since(uploads.data_at));
+        let may_send = link_up.flows_left > 0 && self.downlink_header.is_some();
+        let in_flight_max = link_up.outage + IN_FLIGHT_MAX;
+        let Some(since_data) = since_data.filter(|since| may_send && *since < in_flight_max) else {
             actions.extend(held.map(Action::Repeat));
             return false;
         };
         // What is cached for the MH has the FH's newest ACK too.
         let waits = held.is_none() && self.has_backlog();
+        link_up.flows_left -= 1;
         if !waits {
-            self.acknowledge_upload(now, actions);
+            let steps = self.acknowledge_upload(STEPS.min(link_up.steps_left), now, actions);
+            link_up.steps_left = link_up.steps_left.saturating_sub(steps);
         }
         // It has just sent data, or has none that the FH lacks.
         let is_awake = is_answered && (since_data.is_zero() || self.mh.nxt == self.fh.ack);
         if !is_awake {
-            let copies = if waits { 0 } else { doublings(outage) };
+            let copies = if waits { 0 } else { doublings(link_up.outage) };
+            let copies = copies.min(u8::try_from(link_up.unreachables_left).unwrap_or(u8::MAX));
+            link_up.unreachables_left -= u32::from(copies);
             actions.extend(self.unreachable(copies));
+            let wait = link_up.wait;
             let wake_up = WakeUp {
                 at: now + wait,
                 wait,
@@ -182,21 +224,26 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// The FH's newest ACK, and ahead of it those at the ends of segments below.
-    fn acknowledge_upload(&mut self, now: Instant, actions: &mut Actions<P>) {
+    /// The FH's newest ACK, and ahead of it those at the ends of segments below: `most`. Returns how
+    /// many.
+    fn acknowledge_upload(&mut self, most: u32, now: Instant, actions: &mut Actions<P>) -> u32 {
+        let before = actions.len();
         let newest = AckAndWindow {
             ack: self.ack_for_mh(self.fh.ack),
             window: self.fh.window,
         };
         if let (Some(uploads), Some(scale)) = (&self.uploads, self.fh.window_scale) {
-            for step in uploads.boundaries.steps(newest, scale, STEPS) {
+            for step in uploads.boundaries.steps(newest, scale, most) {
                 actions.extend(self.upload_ack(step.ack, now));
             }
         }
+        let steps = actions.len() - before;
         actions.extend(self.upload_ack(newest.ack, now));
+        steps as u32
     }
 
     fn upload_ack(&mut self, ack: SeqNum, now: Instant) -> Option<Action<P>> {
+        let ack = ack.min(self.ack_for_mh(ack));
         let echo = self.uploads.as_ref()?.echo(now);
         match self.made_ack_with_sack(ack, SackBlocks::default())? {
             Action::Send(made) => Some(Action::Send(Made {

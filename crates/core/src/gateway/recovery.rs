@@ -6,9 +6,8 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use super::uploads::FLOWS_WOKEN_MAX;
 use super::{Connection, Flows, Gateway};
-use crate::flow::{Flow, Mute, Sender, Stage};
+use crate::flow::{Flow, LinkUp, Mute, Sender, Stage};
 use crate::link_state::LinkSource;
 use crate::mobile::{Link, Mobile};
 use crate::outage::Outage;
@@ -18,6 +17,13 @@ use crate::{Action, Actions, Payload};
 
 /// Flows of one MH that are looked at for a probe; the next goes on from there.
 const PROBE_FLOWS_MAX: usize = 4096;
+
+/// The flow whose segment shows that the link is up, and whether something of it had no ACK.
+#[derive(Clone, Copy)]
+pub(super) struct Answered {
+    pub flow: FlowId,
+    pub waited: bool,
+}
 
 impl<P: Payload> Gateway<P> {
     pub(super) fn on_mobile_due(
@@ -86,13 +92,13 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// The link is up again. `answered`: the flow whose segment shows it. The others are probed first:
-    /// the silence may be one flow's alone.
+    /// The link is up again. `answered`: what shows it. The other flows are probed first: the
+    /// silence may be one flow's alone.
     pub(super) fn begin_recovery(
         &mut self,
         mobile_id: MobileId,
         source: LinkSource,
-        answered: Option<FlowId>,
+        answered: Option<Answered>,
         now: Instant,
         actions: &mut Actions<P>,
     ) {
@@ -104,11 +110,12 @@ impl<P: Payload> Gateway<P> {
             length = outage.length;
             self.counters.outages_lost += self.ended_outages.push(outage);
         }
+        let answered = answered.map(|answered| answered.flow);
         mobile.enter_recovery(source, now);
         let was_reported = core::mem::take(&mut mobile.disconnected);
         self.counters.recoveries += 1;
-        let wait = mobile.upload_rto(&self.settings);
-        let mut woken = 0;
+        let mut link_up = LinkUp::new(length, mobile.upload_rto(&self.settings));
+        let mut woken = 0_u64;
         for index in 0..mobile.open_flows().len() {
             let flow_id = mobile.open_flows()[index];
             let Some(connection) = self.flows.at_mut(flow_id) else {
@@ -131,15 +138,11 @@ impl<P: Payload> Gateway<P> {
                 scheme.get_mut().on_reconnected(flow, &mut cx);
             }
             let held = flow.held_ack.take();
-            if woken < FLOWS_WOKEN_MAX {
-                let is_answered = answered == Some(flow_id);
-                let is_woken = flow.wake_sender(held, is_answered, length, wait, now, actions);
-                woken += u32::from(is_woken);
-            } else {
-                actions.extend(held.map(Action::Repeat));
-            }
+            let is_answered = answered == Some(flow_id);
+            let is_woken = flow.wake_sender(held, is_answered, &mut link_up, now, actions);
+            woken += u64::from(is_woken);
         }
-        self.counters.wake_ups += u64::from(woken);
+        self.counters.wake_ups += woken;
         self.send_on(mobile_id, now, actions);
         self.schedule_flows_of(mobile_id, now);
     }
@@ -159,6 +162,7 @@ impl<P: Payload> Gateway<P> {
         for flow_id in mobile.open_flows() {
             if let Some(Connection { flow, .. }) = self.flows.at_mut(*flow_id) {
                 flow.probed = None;
+                flow.forget_timed_upload();
             }
         }
         if was_reported {
@@ -282,21 +286,28 @@ impl<P: Payload> Gateway<P> {
 }
 
 /// The outage of the mobile that ends now, if one does. `answered`: see [`Gateway::begin_recovery`].
+/// A stranger has no open flow, and an MH that paused lost nothing: there is no record of them.
 fn ended_outage<P: Payload>(
     mobile: &mut Mobile,
     flows: &Flows<P>,
-    answered: Option<FlowId>,
+    answered: Option<Answered>,
     now: Instant,
 ) -> Option<Outage<IpAddr>> {
-    let waits = |flow_id: &&FlowId| {
-        let row = flows.at(**flow_id);
-        answered == Some(**flow_id) || row.is_some_and(|row| row.flow.has_unacknowledged())
+    let waits = |flow_id: &&FlowId| match answered {
+        Some(answered) if answered.flow == **flow_id => answered.waited,
+        _ => flows
+            .at(**flow_id)
+            .is_some_and(|row| row.flow.waits_for_ack()),
     };
     let waiting = mobile.open_flows().iter().filter(waits).count();
-    let answered = answered.and_then(|flow_id| flows.at(flow_id));
+    let was_reset = answered.is_some_and(|answered| answered.waited);
+    let is_pause = mobile.link == Link::Silent && waiting == 0 && !was_reset;
+    let is_recorded = !(mobile.open_flows().is_empty() || is_pause);
+    let answered = answered.and_then(|answered| flows.at(answered.flow));
     // What is not cached is not probed for: the FH's own retransmission was answered.
     let is_shown_late = answered.is_some_and(|row| !row.scheme.get().caches());
-    mobile.end_outage(waiting as u32, is_shown_late, now)
+    let outage = mobile.end_outage(waiting as u32, is_shown_late, now);
+    outage.filter(|_| is_recorded)
 }
 
 /// `allowance`, in whole segments of what the flow sends next; one at least.

@@ -4,6 +4,7 @@
 use holdfast_wire::{Instant, Segment};
 
 use super::Gateway;
+use super::recovery::Answered;
 use super::turn::Turn;
 use crate::flow::{AckOutcome, Mute, Stage};
 use crate::link_state::LinkSource;
@@ -25,6 +26,9 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Forward;
         };
         let is_unknown = turn.flow.stage == Stage::Adopting;
+        // What the MH sent before this segment may be lost unseen.
+        let has_lost = segment.seq.after(turn.flow.fh.ack);
+        let waited = !is_unknown && (has_lost || turn.flow.waits_for_ack());
         let outcome = turn.follow_mh_segment(segment, payload);
         if !outcome.credible {
             turn.counters.implausible += u64::from(turn.flow.stage == Stage::Open);
@@ -38,7 +42,7 @@ impl<P: Payload> Gateway<P> {
         };
         let mobile_id = turn.flow.mobile;
         let was_mute = core::mem::replace(&mut turn.flow.mute, Mute::No) != Mute::No;
-        let kept = turn.shows_that_link_kept(segment);
+        let kept = turn.shows_that_link_kept(segment, &outcome);
         turn.follow_upload(flow_id, segment, payload);
         let is_back = turn.learn_of_link(segment, &outcome);
         let verdict = turn.answer_mh_segment(segment, payload, &outcome);
@@ -55,7 +59,8 @@ impl<P: Payload> Gateway<P> {
             return verdict;
         }
         if is_back && !self.carrier_down {
-            let answered = Some(flow_id);
+            let flow = flow_id;
+            let answered = Some(Answered { flow, waited });
             self.begin_recovery(mobile_id, LinkSource::Silence, answered, now, actions);
             return verdict_on_return;
         }
@@ -104,11 +109,12 @@ impl<P: Payload> Turn<'_, P> {
     }
 
     /// The MH was silent, and answers what was sent before.
-    fn shows_that_link_kept(&self, segment: &Segment) -> bool {
+    fn shows_that_link_kept(&self, segment: &Segment, outcome: &AckOutcome) -> bool {
         let was_silent = self.mobile.link == Link::Silent && self.mobile.changing.is_some();
-        // The answer to a keep-alive echoes nothing of it.
+        // No timestamp shows whether the MH answers a keep-alive or what came before it.
         let is_upload = self.mobile.upload_is_silent();
-        was_silent && !is_upload && self.flow.answers_from_before_probe(segment)
+        let reports_new = outcome.acked > 0 || outcome.arrived_bytes > 0;
+        was_silent && !is_upload && self.flow.answers_from_before_probe(segment, reports_new)
     }
 
     /// What the segment shows of the link. True if it shows that the link is up again.

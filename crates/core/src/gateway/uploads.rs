@@ -12,9 +12,6 @@ use crate::table::{FlowId, MobileId};
 use crate::upload_watch::UploadWatch;
 use crate::{Actions, Payload};
 
-/// Flows that are woken at one link up.
-pub(super) const FLOWS_WOKEN_MAX: u32 = 128;
-
 impl<P: Payload> Turn<'_, P> {
     /// What a segment of the MH shows of its uploads.
     pub(super) fn follow_upload(&mut self, flow_id: FlowId, segment: &Segment, payload: &P) {

@@ -11,6 +11,11 @@ impl<F> Keeper<F> {
         self.settings = settings;
     }
 
+    /// The peers that [`Self::renumber`] asks for.
+    pub fn known_peers(&self) -> impl Iterator<Item = PeerId> {
+        self.peers.keys().chain(self.given_up.keys()).copied()
+    }
+
     /// The peers have other numbers from now on. What is queued for a peer without one is dropped.
     pub fn renumber(
         &mut self,

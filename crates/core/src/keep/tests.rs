@@ -366,6 +366,23 @@ fn an_outage_of_a_peer_that_was_given_up_has_its_whole_length() {
 }
 
 #[test]
+fn an_outage_of_a_peer_that_came_back_unreported_does_not_reach_into_the_next() {
+    let (mut keeper, mut edge) = down();
+    while let Some(due) = keeper.poll_timeout() {
+        keeper.handle_timeout(due, &mut edge);
+    }
+    assert_eq!(keeper.known_peers().count(), 1, "it was given up");
+    let arrival = packet(flow(0, TCP), 1, Answers::Many);
+    keeper.take(arrival, true, at(500_000), &mut edge);
+    let (down, up) = (LinkEvent::Down, LinkEvent::Up);
+    keeper.handle_link(PEER, down, LinkSource::Signal, at(501_000), &mut edge);
+    keeper.handle_link(PEER, up, LinkSource::Signal, at(502_000), &mut edge);
+    let outage = keeper.poll_outage().expect("it has ended");
+    assert_eq!(outage.begin, at(500_000));
+    assert_eq!(keeper.poll_outage(), None);
+}
+
+#[test]
 fn peers_with_other_numbers_keep_their_packets_and_those_without_one_lose_them() {
     let (mut keeper, mut edge) = down();
     let other = PeerId(8);

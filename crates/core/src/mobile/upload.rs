@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use crate::table::FlowId;
 
 impl Mobile {
-    /// Without data in flight to it, an MH that uploads is probed: when.
+    /// When an MH that uploads is probed. It has no data in flight to it.
     pub(super) fn upload_probe_at(&self) -> Option<Instant> {
         let is_due = self.link == Link::Up && self.in_flight.bytes == 0;
         self.upload.as_ref().filter(|_| is_due)?.probe_at()

@@ -24,9 +24,8 @@ impl KeepWorker {
         let has_same_header = (old.kind, old.mac) == (new.kind, new.mac);
         let table = self.edge.path.table();
         let number = |peer| Some((peer, table.enter_peer_of(before.table(), peer)?));
-        let peers = self.keeper.peers().filter(|_| has_same_header);
-        let numbers: BTreeMap<PeerId, PeerId> =
-            peers.filter_map(|view| number(view.peer)).collect();
+        let peers = self.keeper.known_peers().filter(|_| has_same_header);
+        let numbers: BTreeMap<PeerId, PeerId> = peers.filter_map(number).collect();
         let number = |peer| numbers.get(&peer).copied();
         self.keeper.renumber(number, clock(), &mut self.edge);
         Ok(attachment)

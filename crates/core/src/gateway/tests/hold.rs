@@ -439,3 +439,17 @@ fn the_answer_to_a_probe_is_no_round_trip() {
     bench.forward(2001, 1);
     assert!(!bench.wait(300).is_empty());
 }
+
+#[test]
+fn from_the_fourth_recovery_in_vain_on_the_fhs_copies_pass_until_an_ack_of_something_new() {
+    let mut bench = bench(Scheme::Hold);
+    bench.forward(1, 8);
+    for recovery in 1..=4 {
+        bench.link_down();
+        bench.wait(1_000);
+        bench.recovers();
+        assert_eq!(bench.down(1, LEN).forwarded, recovery == 4, "{recovery}");
+    }
+    bench.up(1001);
+    assert!(!bench.down(1001, LEN).forwarded);
+}

@@ -5,7 +5,8 @@ use core::time::Duration;
 
 use proptest::prelude::*;
 
-use super::bench::{Bench, LEN, bench};
+use super::bench::{Bench, LEN, bench, not_adopted, settings};
+use crate::schemes;
 use crate::testing::MH;
 use crate::{LinkEvent, LinkSource, Outage, Scheme};
 
@@ -81,10 +82,58 @@ fn a_mobile_whose_flows_wait_for_nothing_loses_no_time() {
         bench.link_down();
         bench.wait(1_000);
         bench.link_up();
-        for record in ended(&mut bench) {
+        let records = ended(&mut bench);
+        let survives = schemes::survives_outages(&settings(*scheme));
+        assert_eq!(records.len(), usize::from(survives), "{scheme:?}");
+        for record in records {
             assert_eq!(record.flows, 0, "{scheme:?}");
             assert_eq!(record.stall_saved, Duration::ZERO, "{scheme:?}");
         }
+    }
+}
+
+#[test]
+fn a_stranger_in_an_outage_of_the_carrier_gives_no_record() {
+    let mut bench = not_adopted(settings(Scheme::Hold));
+    let mut actions = Vec::new();
+    for event in [LinkEvent::Down, LinkEvent::Up] {
+        let (source, now) = (LinkSource::Carrier, bench.now);
+        bench
+            .gateway
+            .handle_all_links(event, source, now, &mut actions);
+        let mut syn = bench.mh_segment(0);
+        syn.flags = holdfast_wire::Flags::SYN;
+        bench.put(syn);
+        bench.wait(1_000);
+    }
+    assert_eq!(bench.gateway.mobiles().count(), 1);
+    assert_eq!(ended(&mut bench), []);
+}
+
+#[test]
+fn an_upload_waits_in_an_outage_if_something_of_it_has_no_ack() {
+    for unanswered in [0, 1] {
+        let mut bench = bench(Scheme::Hold);
+        for number in 0..20 {
+            let mut data = bench.mh_segment(1);
+            data.seq += number * LEN;
+            data.payload_len = LEN;
+            bench.put(data);
+            bench.wait(5);
+            let mut ack = bench.fh_segment(1, 0);
+            ack.ack += (number + 1) * LEN;
+            if number + unanswered < 20 {
+                bench.put(ack);
+            }
+        }
+        bench.wait(3_000);
+        assert_eq!(bench.counter("silences"), 1);
+        let mut answer = bench.mh_segment(1);
+        answer.seq += 20 * LEN;
+        bench.put(answer);
+        let records = ended(&mut bench);
+        assert_eq!(records.len() as u32, unanswered);
+        assert!(records.iter().all(|record| record.flows == 1));
     }
 }
 

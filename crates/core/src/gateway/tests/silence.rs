@@ -174,3 +174,44 @@ fn after_some_probes_of_a_mute_flow_its_fh_is_let_through() {
     bench.mh_port -= 1;
     assert_eq!(bench.down(1001, LEN), passed());
 }
+
+#[test]
+fn an_idle_flow_that_answers_first_does_not_show_that_the_link_kept_a_download() {
+    let mut bench = bench(Scheme::Auto);
+    let request = |bench: &Bench, number: u32| {
+        let mut segment = bench.mh_segment(1);
+        segment.seq += number * LEN;
+        segment
+    };
+    let mut data = request(&bench, 0);
+    data.payload_len = LEN;
+    bench.put(data);
+    let mut ack = bench.fh_segment(1, 0);
+    ack.ack += LEN;
+    bench.put(ack);
+    bench.wait(20);
+    bench.mh_port += 1;
+    bench.shake_hands(0, 5000);
+    bench.up(1);
+    for number in 0..20 {
+        bench.forward(1 + number * LEN, 1);
+        bench.wait(20);
+        bench.up(1001 + number * LEN);
+    }
+    bench.forward(20_001, 8);
+    let probes = bench.wait(3_000);
+    let has = |line: &str| probes.iter().any(|probe| probe.starts_with(line));
+    assert!(has("DATA 20001") && has("MADE to MH seq 0 "), "{probes:?}");
+    // The link has lost all that it had.
+    bench.mh_port -= 1;
+    let mut lines = bench.put(request(&bench, 1)).lines;
+    lines.extend(bench.wait(20));
+    assert_eq!(bench.counter("false_silences"), 0);
+    bench.mh_port += 1;
+    lines.extend(bench.up(21_001).lines);
+    lines.extend(bench.wait(200));
+    for number in 20..28 {
+        let seq = format!("DATA {}..", 1 + number * LEN);
+        assert!(lines.iter().any(|line| line.starts_with(&seq)), "{seq}");
+    }
+}

@@ -169,3 +169,45 @@ fn a_download_brings_no_messages_for_a_sender() {
         );
     }
 }
+
+#[test]
+fn pauses_of_the_application_are_no_round_trips() {
+    for scheme in SCHEMES {
+        let mut bench = bench(scheme);
+        for number in 0..4 {
+            bench.put(data(&bench, number));
+            bench.wait(20);
+            bench.put(ack(&bench, number + 1));
+            bench.wait(30_000);
+        }
+        bench.put(data(&bench, 4));
+        bench.link_down();
+        bench.wait(3_000);
+        assert_eq!(counts(&bench.link_up(), "UNREACHABLE"), 1, "{scheme:?}");
+        // After 1, 2 and 4 s: no round trip is known.
+        let again = bench.wait(8_000);
+        assert_eq!(counts(&again, "UNREACHABLE"), 3, "{scheme:?} {again:?}");
+    }
+}
+
+#[test]
+fn many_flows_share_what_is_sent_at_link_up() {
+    for scheme in SCHEMES {
+        let mut bench = bench(scheme);
+        for _ in 0..300 {
+            bench.mh_port += 1;
+            bench.shake_hands(0, 5000);
+            for number in 0..20 {
+                bench.put(data(&bench, number));
+            }
+            bench.put(ack(&bench, 20));
+        }
+        bench.link_down();
+        bench.wait(3_000);
+        let lines = bench.link_up();
+        let acks = counts(&lines, "MADE to MH seq 1 ");
+        assert_eq!(acks, 640 + 128, "{scheme:?}");
+        let again = bench.wait(60_000);
+        assert_eq!(counts(&again, "MADE to MH seq 1 "), 3 * 128, "{scheme:?}");
+    }
+}

@@ -14,6 +14,7 @@ use crate::compression::marked;
 use crate::gateway::Connection;
 use crate::gateway::flows::Row;
 use crate::link_state::{LinkEvent, LinkSource};
+use crate::schemes::serves_uploads;
 use crate::testing::{FH, MH, Packet};
 use crate::{
     Action, Direction, FlowRecord, Gateway, Resend, Scheme, Settings, Side, Stage, Verdict,
@@ -92,7 +93,9 @@ pub(super) struct Tapped {
 const ACTIONS_MAX: usize = 400;
 const MADE_MAX: usize = 4;
 /// Reports to the MH among them, and a made ACK that replaces an ACK.
-const REPORTS_MAX: usize = 5 + 64;
+const REPORTS_MAX: usize = 5;
+/// ACKs below the newest that wake a sender at the MH.
+const STEPS_MAX: usize = 64;
 /// Inputs of one case, at most: a loop of ACKs would exceed it.
 const INPUTS_MAX: u64 = 400_000;
 
@@ -659,9 +662,11 @@ impl World {
             "{} actions for one input",
             actions.len()
         );
+        let wakes = serves_uploads(&self.settings);
+        let reports_max = REPORTS_MAX + if wakes { STEPS_MAX } else { 0 };
         for (direction, most) in [
             (Direction::Uplink, MADE_MAX),
-            (Direction::Downlink, REPORTS_MAX),
+            (Direction::Downlink, reports_max),
         ] {
             let made = actions.iter().filter(
                 |action| matches!(action, Action::Send(made) if made.direction == direction),
