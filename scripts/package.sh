@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the packages of a release into target/package/: .deb, .rpm, .ipk and a tarball for each
+# Builds the packages of a release into target/package/: .deb, .rpm and a tarball for each
 # processor, the list of what is in the program (SBOM), and SHA256SUMS.
 #
 #     scripts/package.sh [PROCESSOR...]     x86_64 and aarch64 unless given

@@ -6,9 +6,11 @@
 //! The lock ends with the process; the empty file stays. Only this user can open a file of mode
 //! 0600, in a directory that no other user can write to: no other user can block the start.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,6 +61,26 @@ fn make_directory(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         _ => Ok(()),
     }
+}
+
+/// Lets the user of the units read a new file of settings or with a key: owner root, group
+/// `holdfast`, mode 0640. Without that group, or not as root, the file stays as it is.
+pub(crate) fn let_daemons_read(file: &File) -> io::Result<()> {
+    let group = std::fs::read_to_string("/etc/group")
+        .ok()
+        .and_then(|groups| daemon_group(&groups));
+    let Some(group) = group.filter(|_| geteuid().is_root()) else {
+        return Ok(());
+    };
+    fchown(file, Some(0), Some(group))?;
+    file.set_permissions(Permissions::from_mode(0o640))
+}
+
+/// The id of the units' group in the text of group(5).
+fn daemon_group(groups: &str) -> Option<u32> {
+    let mut lines = groups.lines();
+    let fields = lines.find_map(|line| line.strip_prefix("holdfast:"))?;
+    fields.split(':').nth(1)?.parse().ok()
 }
 
 /// The daemon that locks an interface.
@@ -222,8 +244,7 @@ pub(crate) fn random_bytes<const N: usize>() -> anyhow::Result<[u8; N]> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{Permissions, set_permissions};
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::fs::set_permissions;
 
     use super::*;
 
@@ -233,6 +254,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
         folder
+    }
+
+    #[test]
+    fn the_group_of_the_units_is_found_by_its_whole_name() {
+        let others = "root:x:0:\nholdfast2:x:7:\nmy-holdfast:x:8:\n";
+        assert_eq!(daemon_group(others), None);
+        assert_eq!(
+            daemon_group(&format!("{others}holdfast:x:990:a,b")),
+            Some(990)
+        );
+        assert_eq!(daemon_group("holdfast:x:many:"), None);
     }
 
     #[test]

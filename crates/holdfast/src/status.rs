@@ -21,6 +21,7 @@ use crate::control::{
 };
 use crate::settings::{GATEWAY_SOCKET, MOBILE_SOCKET};
 use crate::terminal::print_text;
+pub(crate) use outages::what_is_counted;
 pub(crate) use units::{bytes, seconds};
 
 /// Show what a running daemon sees.

@@ -15,7 +15,7 @@ use ratatui::{DefaultTerminal, TerminalOptions, Viewport};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::control::{ControlReply, ControlRequest, FlowStatus, LinkBytes, MobileStatus, ask};
-use crate::settings::GATEWAY_SOCKET;
+use crate::status::present_socket;
 
 mod view;
 
@@ -31,9 +31,9 @@ const HISTORY: usize = 120;
   holdfast top --flows 100 --interval 0.5
   holdfast top --socket /run/holdfast/mobile.sock")]
 pub(crate) struct TopArgs {
-    /// The daemon's control socket
-    #[arg(long, value_name = "PATH", default_value = GATEWAY_SOCKET)]
-    socket: PathBuf,
+    /// The daemon's control socket; unless given the gateway's in /run/holdfast, or the mobile's
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
     /// Time between two looks in seconds, from 0.1 to 3600
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     interval: Duration,
@@ -112,9 +112,10 @@ fn look(args: &TopArgs) -> anyhow::Result<ControlReply> {
         flows_max: args.flows,
         outages_max: 0,
     };
-    match ask(&args.socket, &request)? {
+    let socket = args.socket.clone().unwrap_or_else(present_socket);
+    match ask(&socket, &request)? {
         ControlReply::Error { .. } | ControlReply::Done => {
-            bail!("{}: an answer without a status", args.socket.display())
+            bail!("{}: an answer without a status", socket.display())
         }
         reply => Ok(reply),
     }

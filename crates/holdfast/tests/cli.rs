@@ -149,7 +149,8 @@ fn keygen_makes_a_key_of_its_own_each_time_and_overwrites_none() {
         .expect("it is there")
         .permissions()
         .mode();
-    assert_eq!(mode & 0o777, 0o600);
+    // The group of the units may read it, where there is that group.
+    assert!([0o600, 0o640].contains(&(mode & 0o777)), "{mode:o}");
 
     let again = holdfast(&["mobile", "keygen", path]);
     assert_eq!(again.status.code(), Some(1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The socket file of a daemon: made so that only its owner and group may connect, never in
-//! replaces anything but a socket without a daemon.
+//! The socket file of a daemon. Only its owner and group may connect. It replaces nothing but a socket
+//! that no daemon serves.
 
 use std::fs::{Metadata, Permissions};
 use std::io::{self, ErrorKind};

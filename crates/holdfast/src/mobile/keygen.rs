@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use holdfast_core::signal::MobileKey;
 
-use crate::runtime::{SETTINGS_DIRECTORY, prepare_parent, random_bytes};
+use crate::runtime::{SETTINGS_DIRECTORY, let_daemons_read, prepare_parent, random_bytes};
 use crate::terminal::print_text;
 
 /// Makes a key and writes it to `file`, which must not be there yet, or prints it.
@@ -32,6 +32,7 @@ pub(super) fn run(file: Option<&Path>) -> anyhow::Result<()> {
     })?;
     let written = output
         .write_all(text.as_bytes())
+        .and_then(|()| let_daemons_read(&output))
         .and_then(|()| output.sync_all());
     if let Err(error) = written {
         // Half a key is of no use, and in the way of the next try.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use crate::runtime::{DaemonKind, SETTINGS_DIRECTORY, prepare_parent};
+use crate::runtime::{DaemonKind, SETTINGS_DIRECTORY, let_daemons_read, prepare_parent};
 use crate::settings::example_files;
 
 /// Old files that are kept beside the new one at most.
@@ -80,6 +80,7 @@ impl Target {
         let mut file = tempfile::NamedTempFile::new_in(parent.unwrap_or(Path::new(".")))
             .with_context(failed)?;
         file.write_all(text.as_bytes()).with_context(failed)?;
+        let_daemons_read(file.as_file()).with_context(failed)?;
         file.as_file().sync_all().with_context(failed)?;
         let backup = match &self.old {
             Some(old) => Some(self.back_up(old)?),

@@ -60,7 +60,8 @@ pub(super) fn totals(outages: &OutagesStatus, uptime_s: f64) -> String {
     )
 }
 
-const fn what_is_counted(outages: &OutagesStatus) -> &'static str {
+/// What the stalls of these outages are: the scheme saves them, or only observes.
+pub(crate) const fn what_is_counted(outages: &OutagesStatus) -> &'static str {
     if outages.only_observed {
         "avoidable"
     } else {

@@ -179,15 +179,16 @@ fn answer(listener: &UnixListener, reply: &ControlReply) {
 #[test]
 fn a_daemon_that_restarts_is_found_again_and_its_counts_begin_anew() {
     let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("gateway.sock");
     let args = TopArgs {
-        socket: folder.path().join("gateway.sock"),
+        socket: Some(socket.clone()),
         interval: Duration::from_secs(1),
         flows: 20,
     };
     let (mut top, start) = (Top::default(), Instant::now());
     let look_at = |top: &mut Top, second: u64, reply: &ControlReply| {
-        let _ = std::fs::remove_file(&args.socket);
-        let listener = UnixListener::bind(&args.socket).unwrap();
+        let _ = std::fs::remove_file(&socket);
+        let listener = UnixListener::bind(&socket).unwrap();
         let reply = std::thread::scope(|scope| {
             scope.spawn(|| answer(&listener, reply));
             look(&args).unwrap()

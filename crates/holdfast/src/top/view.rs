@@ -12,7 +12,7 @@ use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table};
 
 use super::{LINK, Sort, Top, flow_name, mobile_name};
 use crate::control::{ControlReply, MobileSessionStatus, StatusReply};
-use crate::status::{bytes, seconds, word};
+use crate::status::{bytes, seconds, what_is_counted, word};
 
 const KEYS: &str = "q quit  ? help  s sort  / filter  c counters  arrows scroll";
 
@@ -112,10 +112,11 @@ fn gateway_head(top: &Top, status: &StatusReply) -> Text<'static> {
             flows.in_outage
         )),
         Line::from(format!(
-            "cache {} of {}  outages {}, stall saved {}",
+            "cache {} of {}  outages {}, stall {} {}",
             bytes(cache.bytes),
             bytes(cache.bytes_max),
             outages.count,
+            what_is_counted(outages),
             seconds(outages.stall_saved_s)
         )),
     ])

@@ -37,7 +37,7 @@ const FILES: &[FileRow] = &[
     ("gateway", "wireless = \"w1\"", &["{d}/given.toml: line 3: `wireless` is there already", "remove one of them"]),
     ("gateway", "probe_interval_min_ms = 2000", &["{d}/given.toml: key `gateway.probe_interval_min_ms`: got 2000 ms, takes at most gateway.probe_interval_max_ms, 1000 ms"]),
     ("gateway", "[gateway]", &["{d}/given.toml: line 3: `gateway` is there already", "remove one of them"]),
-    ("gateway", "[gatway]", &["{d}/given.toml: key `gatway`: there is no such section", "takes one of [gateway], [bandwidth], [mtcp], [snoop], [keep], [signals], [handoff], [[mobile]]"]),
+    ("gateway", "[gatway]", &["{d}/given.toml: key `gatway`: there is no such section", "takes one of [gateway], [bandwidth], [mtcp], [snoop], [keep], [signals], [metrics], [web], [handoff], [[mobile]]"]),
     ("gateway", "[handoff]{nl}name = \"a\"", &["{d}/given.toml: key `handoff.neighbours`: missing", "takes a list of 1 to 64 addresses, each with or without a port, for example [\"10.0.0.2\", \"10.0.0.3:4849\"]"]),
     ("gateway", "[[gateway]]", &["{d}/given.toml: line 3: `gateway` is there already", "remove one of them"]),
     ("gateway", "[signals]{nl}listen = \"4848\"", &["{d}/given.toml: key `signals.listen`: got \"4848\", takes an address and a port, for example \"[::]:4848\""]),
