@@ -108,8 +108,8 @@ where
     }
 }
 
-/// A status and when it was read.
-type Read = Option<(Instant, Arc<ControlReply>)>;
+/// The last reading, and when it ended. An error is its text.
+type Read = Option<(Instant, Result<Arc<ControlReply>, String>)>;
 
 /// The status of the daemon with this control socket, for pages.
 #[derive(Clone, Debug)]
@@ -133,18 +133,29 @@ impl DaemonStatus {
     ///
     /// Errors: it does not answer.
     pub(crate) async fn read(&self) -> anyhow::Result<Arc<ControlReply>> {
-        // Requests that arrive meanwhile wait, and get the same answer.
+        let status = self.clone();
+        // A task of its own: a connection that is closed early leaves its result to others.
+        let reading = tokio::spawn(async move { status.read_in_turn().await });
+        reading.await?.map_err(anyhow::Error::msg)
+    }
+
+    /// Requests that arrive during a reading wait, and get the same answer.
+    async fn read_in_turn(&self) -> Result<Arc<ControlReply>, String> {
         let mut last = self.last.lock().await;
-        if let Some((at, status)) = &*last
+        if let Some((at, read)) = &*last
             && at.elapsed() < STATUS_LIFE
         {
-            return Ok(Arc::clone(status));
+            return read.clone();
         }
         let (socket, request) = (self.socket.clone(), self.request.clone());
-        let reading = tokio::task::spawn_blocking(move || ask_exactly(&socket, &request));
-        let status = Arc::new(reading.await??);
-        *last = Some((Instant::now(), Arc::clone(&status)));
-        Ok(status)
+        let reading = tokio::task::spawn_blocking(move || ask_exactly(&socket, &request)).await;
+        let read = match reading {
+            Ok(Ok(reply)) => Ok(Arc::new(reply)),
+            Ok(Err(error)) => Err(format!("{error:#}")),
+            Err(error) => Err(error.to_string()),
+        };
+        *last = Some((Instant::now(), read.clone()));
+        read
     }
 }
 

@@ -145,6 +145,21 @@ impl OutageList {
         }
     }
 
+    /// The daemon ends: what waits gets its line.
+    pub(crate) fn finish(&mut self, now: Instant) {
+        while let Some((_, mobile)) = self.due.pop_front() {
+            self.settle(mobile, now);
+        }
+        let unlogged = std::mem::take(&mut self.unlogged);
+        if unlogged.outages > 0 {
+            self.log_totals(unlogged, "more outages");
+        }
+        let day = std::mem::take(&mut self.day);
+        if day.outages > 0 {
+            self.log_totals(day, "outages of the last day, until now");
+        }
+    }
+
     fn renew_lines(&mut self, now: Instant) {
         if now < self.lines_until {
             return;
@@ -386,6 +401,15 @@ mod tests {
         let status = list.status(usize::MAX);
         assert_eq!((status.count, status.newest.len()), (2_000, LISTED_MAX));
         assert!((status.down_s - 2_000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn at_the_end_of_the_daemon_what_waits_is_counted() {
+        let mut list = OutageList::new(false, at(0));
+        list.add(outage(1, 0, 1_000, 1), None, at(1_000));
+        assert_eq!(list.status(1).count, 0, "another worker may report it too");
+        list.finish(at(1_001));
+        assert_eq!((list.status(1).count, list.day.outages), (1, 0));
     }
 
     #[test]

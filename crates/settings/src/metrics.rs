@@ -14,7 +14,7 @@ pub struct MetricsSettings {
     /// path of a Unix socket, for its owner and group. There is no password and no TLS: name an
     /// address that only the monitoring system reaches.
     ///
-    /// Cost: None unless it is given. Then a thread, and for each request a status of the daemon.
+    /// Cost: None unless it is given. Then a thread, and a status of the daemon for the requests of each half second.
     ///
     /// Example: `"127.0.0.1:9848"`
     #[serde(with = "Maybe::<ListenAt>")]

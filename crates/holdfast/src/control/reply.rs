@@ -65,6 +65,8 @@ impl StatusReply {
         self.flows.in_outage += other.flows.in_outage;
         self.cache.bytes += other.cache.bytes;
         self.cache.bytes_max += other.cache.bytes_max;
+        self.cache.owed_bytes += other.cache.owed_bytes;
+        self.flow_list.extend(other.flow_list);
         if is_same_interface {
             self.mobiles_total = self.mobiles_total.max(other.mobiles_total);
         } else {
@@ -77,10 +79,13 @@ impl StatusReply {
                 addresses.any(|one| mobile.addresses.contains(one))
             };
             match self.mobiles.iter_mut().find(is_same) {
-                Some(known) => {
+                Some(known) if is_same_interface => {
                     known.flows += mobile.flows;
                     known.cached_bytes += mobile.cached_bytes;
                 }
+                // A report reaches the workers of all interfaces: the mobile is where it has flows.
+                Some(known) if known.flows >= mobile.flows => {}
+                Some(known) => *known = mobile,
                 None => self.mobiles.push(mobile),
             }
         }
@@ -338,4 +343,57 @@ pub(crate) struct SourceStatus {
     pub(crate) signal_dbm: Option<f64>,
     /// Signals that it reported.
     pub(crate) samples: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a worker sees: one mobile, with this number of flows.
+    fn seen(flows: u64, interface: &str) -> StatusReply {
+        StatusReply {
+            mobiles: vec![MobileStatus {
+                addresses: vec!["10.2.0.2".parse().expect("an address")],
+                interface: Some(interface.to_owned()),
+                flows,
+                ..MobileStatus::default()
+            }],
+            flow_list: vec![FlowStatus {
+                fh: "10.1.0.2:80".parse().expect("an address"),
+                mh: "10.2.0.2:4000".parse().expect("an address"),
+                state: String::new(),
+                cached_bytes: 0,
+                owed_bytes: 0,
+                mh_ack: None,
+                mh_nxt: None,
+            }],
+            ..StatusReply::default()
+        }
+    }
+
+    #[test]
+    fn a_mobile_is_at_the_interface_where_it_has_flows() {
+        for order in [[(0, "wlan0"), (3, "wlan1")], [(3, "wlan1"), (0, "wlan0")]] {
+            let [mut status, other] = order.map(|(flows, interface)| seen(flows, interface));
+            status.cache.owed_bytes = 5;
+            status.add(
+                StatusReply {
+                    cache: status.cache.clone(),
+                    ..other
+                },
+                false,
+            );
+            assert_eq!(status.mobiles.len(), 1);
+            assert_eq!(status.mobiles[0].interface.as_deref(), Some("wlan1"));
+            assert_eq!(status.mobiles[0].flows, 3);
+            assert_eq!((status.flow_list.len(), status.cache.owed_bytes), (2, 10));
+        }
+    }
+
+    #[test]
+    fn the_workers_of_one_interface_share_their_mobiles() {
+        let mut status = seen(2, "wlan0");
+        status.add(seen(3, "wlan0"), true);
+        assert_eq!((status.mobiles.len(), status.mobiles[0].flows), (1, 5));
+    }
 }

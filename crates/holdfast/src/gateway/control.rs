@@ -165,6 +165,11 @@ impl Control {
         for link in control.links.borrow_mut().iter_mut() {
             link.workers.release();
         }
+        while let Ok(outage) = outages.try_recv() {
+            control.on_outage(outage);
+        }
+        let now = Instant::from_nanos(monotonic_ns());
+        control.outages.borrow_mut().finish(now);
         tracing::info!("gateway left");
         Ok(())
     }

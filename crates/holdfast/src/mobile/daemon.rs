@@ -192,6 +192,7 @@ impl Daemon {
         if let Some(uplink) = &mut self.uplink {
             uplink.release();
         }
+        self.finish_outages();
         Ok(())
     }
 

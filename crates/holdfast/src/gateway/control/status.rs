@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gateway's status: of its workers, its interfaces and its mobiles, as one.
 
+use std::cmp::Reverse;
 use std::io;
 
 use holdfast_net::datapath::{interface_bytes, monotonic_ns};
@@ -54,6 +55,11 @@ impl Control {
             ..seen
         };
         drop(settings);
+        // Of all workers together.
+        status
+            .flow_list
+            .sort_by_key(|flow| Reverse(flow.cached_bytes));
+        status.flow_list.truncate(flows_max);
         self.add_peers(&mut status);
         Some(status)
     }

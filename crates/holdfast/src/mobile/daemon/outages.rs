@@ -34,6 +34,15 @@ impl Daemon {
         self.outages.handle_timeout(now());
     }
 
+    /// The daemon ends, and all parts have left.
+    pub(super) fn finish_outages(&mut self) {
+        while let Ok(outage) = self.ended_outages.try_recv() {
+            self.note_outage(outage);
+        }
+        self.handle_outages();
+        self.outages.finish(now());
+    }
+
     /// How long until something is due for outages.
     pub(super) fn outages_timeout(&self) -> Duration {
         self.outages.next_timeout().saturating_since(now())
