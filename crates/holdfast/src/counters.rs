@@ -53,7 +53,8 @@ const INTRODUCTION: &str = "\
 # Counters
 
 `holdfast status` prints the counters that are not 0, `holdfast status --json` all of them. They begin at 0 with the
-daemon, those of a data path with each interface to which it attaches. Where both daemons have a counter, it is the same. *Now* marks a present value.
+daemon, those of a data path with each interface to which it attaches. Where both daemons have a counter, it is the
+same. *Now* marks a present value.
 
 [Metrics](metrics.md) have the same counters: `host.acks-made` is `holdfast_host_acks_made_total` there, and the present
 value `worker.buffer_bytes` is `holdfast_worker_buffer_bytes`.
