@@ -223,6 +223,8 @@ pub(crate) fn named_request(name: &str) -> io::Result<libc::ifreq> {
 pub(crate) fn interface_ioctl(call: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+    // With musl the number of a call is an int.
+    let call = call as libc::Ioctl;
     // SAFETY: the SIOC[GS]IF... calls read and write one ifreq, which outlives the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), call, std::ptr::from_mut(request)) })
 }
