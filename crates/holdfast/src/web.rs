@@ -4,7 +4,7 @@
 //!
 //! The page needs nothing from elsewhere, and its policy forbids the browser to load anything from
 //! there. A page of another site cannot read the status: the browser shows it no answer of another
-//! origin, and [`is_own_host`] refuses a name that was rebound to this address.
+//! origin. At a loopback address [`is_own_host`] also refuses a name that was rebound to it.
 
 use std::net::IpAddr;
 use std::path::Path;

@@ -208,7 +208,7 @@ impl MobileSession {
         }
     }
 
-    /// The key from now on. With another one the gateway challenges this session first.
+    /// The key from now on. With another one the gateway challenges the mobile first.
     pub fn set_key(&mut self, key: MobileKey, now: Instant) {
         if key != self.key {
             self.key = key;
