@@ -119,7 +119,11 @@ pub(crate) fn check_notice(report: &Unreachable<Header>, traffic: Option<&Traffi
         return false;
     };
     let limit = SeqNum::new(truth.fh_acked);
-    assert!(report.seq.at_or_before(limit), "ahead of the FH");
+    assert!(
+        report.seq.at_or_before(limit),
+        "a report ahead of the FH: {:?}, at most {limit:?}",
+        report.seq
+    );
     true
 }
 

@@ -32,6 +32,8 @@ struct End {
     clock: u32,
     /// The highest ACK that it sent.
     acked: u32,
+    /// Where its SYN ends, if it sent one.
+    syn_end: Option<u32>,
     /// What it takes the other end's numbers for is so much more: the gateway has set the
     /// connection up in the other end's name.
     shift: u32,
@@ -180,6 +182,7 @@ impl Traffic {
                 window: 30_000,
                 clock: dice.word(),
                 acked: 0,
+                syn_end: None,
                 shift: 0,
             }
         };
@@ -268,6 +271,15 @@ impl Flow {
 
     fn note(&mut self, by: usize, draft: &Draft) {
         let newer = |ack: u32, old: u32| (ack.wrapping_sub(old) as i32) > 0;
+        if draft.flags & SYN != 0 {
+            self.ends[by].syn_end = Some(draft.seq.wrapping_add(1));
+        } else if let Some(syn_end) = self.ends[by].syn_end.take() {
+            // An end sends data when its SYN is acknowledged: that ACK passed unseen.
+            let other = &mut self.ends[1 - by];
+            if newer(syn_end, other.acked) {
+                other.acked = syn_end;
+            }
+        }
         let end = &mut self.ends[by];
         if draft.flags & ACK != 0 && newer(draft.ack, end.acked) {
             end.acked = draft.ack;
