@@ -355,9 +355,12 @@ impl Draft {
     fn report(&mut self, is_honest: bool, payload: PayloadLen, dice: &mut Dice) {
         let count = 1 + dice.below(3) as u8;
         self.options.extend([1, 1, 5, 2 + 8 * count]);
+        let mut farthest = self.ack;
         for _ in 0..count {
-            let mut left = self.ack.wrapping_add(dice.below(14 * payload.usual) as u32);
-            let mut right = left.wrapping_add(dice.below(4 * payload.usual) as u32);
+            // Each block lies beyond the ACK and the other blocks.
+            let mut left = farthest.wrapping_add(1 + dice.below(14 * payload.usual) as u32);
+            let mut right = left.wrapping_add(1 + dice.below(4 * payload.usual) as u32);
+            farthest = right;
             if !is_honest && dice.once_in(3) {
                 left = dice.word();
                 right = left.wrapping_add(dice.word() >> dice.below(20));
