@@ -267,20 +267,27 @@ def gaps_s(runs):
     return [float("inf") if stall is None else stall for run in runs for stall in run["stalls_s"]]
 
 
+def after_packet_s(runs):
+    """From the first packet that the link carried after an outage to the first new byte, if both came."""
+    pairs = [pair for run in runs for pair in zip(run["stalls_s"], run["link"].get("first_packet_s", []))]
+    return [stall - packet for stall, packet in pairs if stall is not None and packet is not None]
+
+
 def percentile(values, percent):
     values = sorted(values)
     return values[min(len(values) - 1, len(values) * percent // 100)] if values else float("nan")
 
 
 def summary(results):
-    print("\n| scheme | share, mean | cells | at least 0.98 | least | floods | gaps answered | p50 | p90 | twice | wait p95 |")
-    print("| --- |" + " ---: |" * 10)
+    print("\n| scheme | share, mean | cells | at least 0.98 | least | floods | gaps answered | p50 | p90 | after a packet p50 | p90 | twice | wait p95 |")
+    print("| --- |" + " ---: |" * 12)
     for scheme in results.schemes:
         cells = [cell for cell, by_scheme in results.cells.items() if scheme in by_scheme]
         runs = [run for cell in cells for run in results.cells[cell][scheme].values()]
         ratios = [results.ratio(cell, scheme) for cell in cells]
         ratios = [ratio for ratio in ratios if ratio is not None]
         gaps = gaps_s(runs)
+        after_packet = after_packet_s(runs)
         answered = [gap for gap in gaps if gap != float("inf")]
         again = [run["duplicates_per_byte"] for run in runs if run.get("duplicates_per_byte") is not None]
         row = [
@@ -292,6 +299,8 @@ def summary(results):
             f"{len(answered)} of {len(gaps)}",
             f"{percentile(answered, 50):.2f} s",
             f"{percentile(answered, 90):.2f} s",
+            f"{percentile(after_packet, 50):.2f} s",
+            f"{percentile(after_packet, 90):.2f} s",
             f"{statistics.mean(again):.1%}" if again else "",
             f"{statistics.median(run['link']['wait_p95_ms'] for run in runs):.0f} ms",
         ]

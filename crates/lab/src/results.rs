@@ -21,6 +21,7 @@ use crate::full_rate::{PathRate, bytes_after, full_rates_s};
 use crate::handoffs::{Handoff, HandoffSummary, Journal};
 pub use crate::scenario::word;
 use crate::scenario::{Conditions, Parameters, Run};
+use crate::stall;
 use crate::statistics::median;
 use crate::traced::Traced;
 pub use latency::Latency;
@@ -140,7 +141,7 @@ pub struct ResultLine {
 }
 
 /// What a link did with the packets of one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkFigures {
     /// Bytes that it could have carried between begin and end of the transfer; none: it has no
     /// limit.
@@ -153,11 +154,33 @@ pub struct LinkFigures {
     pub wait_median_ms: f64,
     /// The 95th percentile of the same.
     pub wait_p95_ms: f64,
+    /// From the end of each outage to the first packet that arrived over the link, in s; none: no
+    /// packet arrived until the next outage.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub first_packet_s: Vec<Option<f64>>,
 }
 
 impl LinkFigures {
-    /// Of the hop's own counters in the data's direction; `until_s` since the start of its clock.
-    pub(crate) fn of(conditions: &Conditions, counters: &LinkCounters, until_s: f64) -> Self {
+    /// Of the hop's own counters in the data's direction. The transfer was `between_s`; the hop was
+    /// there until `until_s`. Both are since the start of its clock.
+    pub(crate) fn of(
+        conditions: &Conditions,
+        counters: &LinkCounters,
+        between_s: [f64; 2],
+        until_s: f64,
+    ) -> Self {
+        let outages = conditions
+            .wireless
+            .outages_of(conditions.transfer.direction);
+        let arrivals_s = counters.first_after_outage_us.iter();
+        let arrivals_s: Vec<f64> = arrivals_s.map(|us| *us as f64 / 1e6).collect();
+        let first_packet_s = stall::stalls_s(outages, between_s, |from_s, until_s| {
+            // They are whole microseconds.
+            let from_s = from_s - 1e-6;
+            let first = arrivals_s.partition_point(|at_s| *at_s < from_s);
+            let first = arrivals_s.get(first).copied();
+            first.filter(|at_s| *at_s < until_s)
+        });
         let way = conditions.transfer.direction as usize;
         let plan = conditions.wireless.plans().map(|plans| &plans[way]);
         let until = Instant::from_nanos((until_s * 1e9) as u64);
@@ -168,6 +191,7 @@ impl LinkFigures {
             dropped_by_queue: counters.dropped_by_queue(),
             wait_median_ms: counters.wait_median_us as f64 / 1e3,
             wait_p95_ms: counters.wait_p95_us as f64 / 1e3,
+            first_packet_s,
         }
     }
 }

@@ -244,15 +244,19 @@ impl Measurement {
     /// For each outage that overlapped the transfer: from link up to the first new byte of the
     /// connection, in seconds; none: none came before the next outage.
     pub fn stalls_s(&self, flow: &FlowResult, outages: &[OutageAt]) -> Vec<Option<f64>> {
-        let last = flow.received.arrivals.last();
-        let last = last.filter(|_| self.is_complete(flow));
-        let end_ns = last.map_or(self.ended_ns, |arrival| arrival.at_ns);
-        let between_s = [self.since_s(self.started_ns), self.since_s(end_ns)];
-        stall::stalls_s(outages, between_s, |from_s, until_s| {
+        stall::stalls_s(outages, self.between_s(flow), |from_s, until_s| {
             let from_ns = self.origin_ns + (from_s * 1e9) as u64;
             let at_s = self.since_s(flow.received.first_from(from_ns)?.at_ns);
             (at_s < until_s).then_some(at_s)
         })
+    }
+
+    /// Begin and end of a flow's transfer, since the start of the links' clocks.
+    pub(crate) fn between_s(&self, flow: &FlowResult) -> [f64; 2] {
+        let last = flow.received.arrivals.last();
+        let last = last.filter(|_| self.is_complete(flow));
+        let end_ns = last.map_or(self.ended_ns, |arrival| arrival.at_ns);
+        [self.since_s(self.started_ns), self.since_s(end_ns)]
     }
 }
 

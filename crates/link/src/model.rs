@@ -10,6 +10,7 @@
 mod counters;
 mod progress;
 mod queue;
+mod returns;
 mod waits;
 
 use std::collections::VecDeque;
@@ -20,6 +21,7 @@ pub use counters::{Counters, DropReason};
 use progress::{InFlight, Progress, Sending};
 pub use queue::Station;
 use queue::{Queues, Waiting};
+use returns::Returns;
 use waits::Waits;
 
 use crate::capacity::{NanoBits, need};
@@ -86,6 +88,7 @@ pub struct LinkModel<P> {
     jitter: Stream,
     counters: Counters,
     waits: Waits,
+    returns: Returns,
 }
 
 impl<P> LinkModel<P> {
@@ -127,6 +130,7 @@ impl<P> LinkModel<P> {
             jitter: Stream::new(seed, Part::Jitter),
             counters: Counters::default(),
             waits: Waits::new(),
+            returns: Returns::default(),
         };
         link.enter_schedule();
         link
@@ -191,10 +195,13 @@ impl<P> LinkModel<P> {
 
     /// What came and went so far.
     pub fn counters(&self) -> Counters {
+        let first = self.returns.first_arrivals();
+        let first_us = first.map(|at| at.saturating_since(self.origin).as_micros() as u64);
         Counters {
+            first_after_outage_us: first_us.collect(),
             wait_median_us: self.waits.percentile_us(50),
             wait_p95_us: self.waits.percentile_us(95),
-            ..self.counters
+            ..self.counters.clone()
         }
     }
 
@@ -280,6 +287,7 @@ impl<P> LinkModel<P> {
             arrive_at,
             flipped_bits,
         } = self.in_flight.pop_front()?;
+        self.returns.on_arrival(arrive_at);
         self.counters.delivered_packets += 1;
         self.counters.delivered_bytes += len_bytes;
         self.counters.corrupted_packets += u64::from(!flipped_bits.is_empty());
@@ -349,6 +357,7 @@ impl<P> LinkModel<P> {
             }
             MediumState::Down => {
                 self.state = MediumState::Up;
+                self.returns.on_outage_end(at);
                 self.resume_sending(at);
             }
         }

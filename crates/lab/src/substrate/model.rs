@@ -244,7 +244,8 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
     let first = sent.sender.data_segments - sent.sender.data_segments_repeated;
     let mut line = ResultLine::of(run, "model", name.to_owned(), framing);
     line.transfer_s = sent.transfer_time.map(|time| time.as_secs_f64());
-    line.stalls_s = stalls_s(conditions, sent, outcome.ended_at);
+    let between_s = between_s(conditions, sent, outcome.ended_at);
+    line.stalls_s = stalls_s(conditions, sent, between_s);
     line.goodput_mbps = sent.goodput_bit_per_s / 1e6;
     line.retransmission_ratio_percent =
         retransmission_ratio_percent(first, sent.sender.data_segments_repeated);
@@ -269,7 +270,8 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
     {
         let counters = &hop[conditions.transfer.direction as usize];
         let until_s = outcome.ended_at.as_secs_f64();
-        line.link = Some(LinkFigures::of(conditions, counters, until_s));
+        let figures = LinkFigures::of(conditions, counters, between_s, until_s);
+        line.link = Some(figures);
     }
     let streams = outcome.cross_traffic.iter();
     let figures = streams.map(|stream| DatagramFigures {
@@ -300,21 +302,26 @@ fn ending(sent: &TransferOutcome) -> &'static str {
     }
 }
 
+/// Begin and end of the transfer, since the start of the links' clocks.
+fn between_s(conditions: &Conditions, sent: &TransferOutcome, ended_at: Instant) -> [f64; 2] {
+    let begin_s = conditions.start().as_secs_f64();
+    let end_s = sent
+        .transfer_time
+        .map_or(ended_at.as_secs_f64(), |time| begin_s + time.as_secs_f64());
+    [begin_s, end_s]
+}
+
 /// What followed the outages of the wireless hop, in the bytes' direction, by the rule of all
 /// substrates.
 fn stalls_s(
     conditions: &Conditions,
     sent: &TransferOutcome,
-    ended_at: Instant,
+    between_s: [f64; 2],
 ) -> Vec<Option<f64>> {
-    let begin_s = conditions.start().as_secs_f64();
-    let end_s = sent
-        .transfer_time
-        .map_or(ended_at.as_secs_f64(), |time| begin_s + time.as_secs_f64());
     let outages = conditions
         .wireless
         .outages_of(conditions.transfer.direction);
-    stall::stalls_s(outages, [begin_s, end_s], |up_s, _| {
+    stall::stalls_s(outages, between_s, |up_s, _| {
         // The simulator ends a stall at the next outage itself.
         let after = |stall: &Stall| stall.link_up_at.as_secs_f64() > up_s - SAME_MOMENT_S;
         let index = sent.stalls.partition_point(|stall| !after(stall));
@@ -407,6 +414,22 @@ mod tests {
         let sent: u64 = bursts.iter().map(|item| item.sent).sum();
         assert_eq!(sent, BURSTS * packets);
         1.0 - bursts.iter().map(|item| item.arrived).sum::<u64>() as f64 / sent as f64
+    }
+
+    #[test]
+    fn a_result_has_when_the_link_carried_its_first_packet_after_an_outage() {
+        let text = "[transfer]\nbytes = 4_000_000\n[wireless]\nrate_mbit_per_s = 8\ndelay_ms = 20\n\
+            outages = { kind = \"list\", list = [{ at_s = 1, for_s = 1 }, { at_s = 60, for_s = 1 }] }\n";
+        let scenario = Scenario::parse(Path::new("s.toml"), text).unwrap();
+        let run = scenario.runs(None).unwrap()[0].drawn().unwrap();
+        let experiment = experiment(&run).unwrap();
+        let line = line(&run, &experiment, &experiment.run()).unwrap();
+        let (link, stall_s) = (line.link.unwrap(), line.stalls_s[0].unwrap());
+        let [Some(first_s)] = link.first_packet_s[..] else {
+            panic!("one outage in the transfer: {link:?}");
+        };
+        // The FH's first retransmission, and the link's delay.
+        assert!(first_s >= 0.02 && first_s <= stall_s, "{first_s} {stall_s}");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub enum DropReason {
 
 /// What came and went since the start. Offered packets are delivered, dropped
 /// for one reason, or still inside.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
     /// Packets given to the link.
@@ -66,6 +66,9 @@ pub struct Counters {
     pub wait_median_us: u64,
     /// The 95th percentile of the same.
     pub wait_p95_us: u64,
+    /// When the first packet arrived after an outage, for each outage with such a packet, in us since
+    /// outages and rate trace began.
+    pub first_after_outage_us: Vec<u64>,
 }
 
 impl Counters {

@@ -105,8 +105,10 @@ fn link_figures(
     };
     let counters = measured.link.counters[way].clone();
     let counters = serde_json::from_value(counters).context("the link's counters")?;
+    let between_s = measured.between_s(&measured.flows[0]);
     let until_s = measured.since_s(measured.ended_ns);
-    Ok(Some(LinkFigures::of(conditions, &counters, until_s)))
+    let figures = LinkFigures::of(conditions, &counters, between_s, until_s);
+    Ok(Some(figures))
 }
 
 /// What arrived in the other direction, of all connections; `back_bytes` were to come on each.
