@@ -12,7 +12,7 @@ HOLDFAST := $(TARGET_DIR)/release/holdfast
 ARGS ?=
 KERNEL ?=
 
-.PHONY: help demo test recordings same fuzz lint bench build install package package-test clean
+.PHONY: help demo test recordings same fuzz coverage lint bench build install package package-test clean
 
 help: ## this list
 	@awk -F ': *## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ same: ## the packets of every run on the model, compared with a committed file: 
 
 fuzz: ## hostile input for what reads from outside, a minute a target; ARGS='-s 600 engine stations'
 	@scripts/fuzz.sh $(ARGS)
+
+coverage: ## lines and branches that the tests reach, a table of crates and of weak files; an hour
+	@scripts/coverage.sh
 
 lint: ## formatting, clippy, purity, and the rules of CONTRIBUTING.md
 	@scripts/lint.sh

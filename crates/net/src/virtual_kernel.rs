@@ -12,6 +12,8 @@ use crate::netns;
 const INSIDE: &str = "HOLDFAST_INSIDE_VIRTUAL_KERNEL";
 /// If this is 1, the tests run on this machine's kernel instead: it is the one to be tested.
 const RUNNING_KERNEL: &str = "HOLDFAST_TEST_RUNNING_KERNEL";
+/// Where an instrumented program writes which of its lines ran.
+const PROFILE: &str = "LLVM_PROFILE_FILE";
 /// Seed of the virtual kernel's randomness; 1 unless set. With another seed a test takes another course.
 const SEED: &str = "HOLDFAST_TEST_SEED";
 
@@ -67,7 +69,9 @@ fn run_inside(test: &str) {
         command.arg("--seed").arg(seed);
     }
     let own = std::env::vars().filter(|(name, _)| name.starts_with("HOLDFAST_"));
-    for (name, value) in own.chain([(INSIDE.to_owned(), "1".to_owned())]) {
+    let inside = [(INSIDE.to_owned(), "1".to_owned())];
+    let profile = profile_inside(&program, test);
+    for (name, value) in own.chain(inside).chain(profile) {
         command.arg("--env").arg(format!("{name}={value}"));
     }
     command.arg("--").arg(program);
@@ -97,6 +101,16 @@ fn run_inside(test: &str) {
             .any(|line| line.starts_with("test result: ok. 1 passed;")),
         "{test}: no such test in the virtual kernel"
     );
+}
+
+/// The variable for instrumented programs inside. Each virtual kernel counts its processes from 1, so
+/// each test has files of its own.
+fn profile_inside(program: &Path, test: &str) -> Option<(String, String)> {
+    let folder = PathBuf::from(std::env::var_os(PROFILE)?);
+    let program = program.file_name()?.to_str()?;
+    let file = format!("{program}-{}-%p.profraw", test.replace("::", "-"));
+    let path = folder.parent()?.join(file);
+    Some((PROFILE.to_owned(), path.to_str()?.to_owned()))
 }
 
 /// The program, which cargo builds two folders above its tests.

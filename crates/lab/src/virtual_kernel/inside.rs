@@ -3,7 +3,7 @@
 //! one command, reports how it ended, switches off.
 
 use std::convert::Infallible;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt as _;
@@ -95,10 +95,22 @@ fn mount_at(kind: &str, target: &str, options: Option<&CStr>) -> anyhow::Result<
         .with_context(|| format!("mount {kind} at {target}"))
 }
 
+/// Instrumented programs write their counts to this folder of the host.
+fn mount_profile_folder(profile: &str) -> anyhow::Result<()> {
+    let folder = Path::new(profile).parent().and_then(Path::to_str);
+    let folder = folder.context("LLVM_PROFILE_FILE: no folder")?;
+    let on_host = CString::new(folder)?;
+    mount_at("hostfs", folder, Some(&on_host))
+}
+
 /// Runs the command.
 fn work() -> anyhow::Result<Reply> {
     let folder = Path::new(JOB);
     let request: Request = serde_json::from_slice(&fs::read(folder.join(REQUEST_FILE))?)?;
+    let is_profile = |(name, _): &&(String, String)| name == "LLVM_PROFILE_FILE";
+    if let Some((_, profile)) = request.environment.iter().find(is_profile) {
+        mount_profile_folder(profile)?;
+    }
     let program = find_program(&request.program);
     let program = program.with_context(|| format!("{}: no such program", request.program))?;
     let mut command = Command::new(program);

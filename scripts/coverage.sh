@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs every test with instrumented programs, those in namespaces and in the virtual kernel too, and
+# prints which part of the lines and branches ran.
+#
+#     scripts/coverage.sh             tests, then the tables
+#     scripts/coverage.sh tables      the tables of the last run
+#
+# The first table has the crates, the second one the files with less than 90 % of their lines. A program
+# that is killed does not report: what only such programs run counts as not run.
+#
+# Everything is in a target folder of its own, target/coverage.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+readonly version=0.8.5
+
+scripts/packages.sh test
+scripts/toolchain.sh
+rustup component add llvm-tools >/dev/null
+[ "$(cargo llvm-cov --version 2>/dev/null)" = "cargo-llvm-cov $version" ] ||
+    cargo install --locked "cargo-llvm-cov@$version"
+
+# Branches are counted by an option of the compiler that is not stable.
+export RUSTC_BOOTSTRAP=1
+export CARGO_TARGET_DIR="$PWD/${CARGO_TARGET_DIR:-target}/coverage"
+eval "$(cargo llvm-cov show-env --sh --branch 2>/dev/null)"
+
+tests=0
+if [ "${1:-}" != tables ]; then
+    find "$CARGO_TARGET_DIR" -name '*.profraw' -delete 2>/dev/null || true
+    HOLDFAST_TEST_LIMIT_S=7200 scripts/test.sh || tests=$?
+fi
+
+# A program that was killed while it wrote leaves a file that cannot be read.
+readonly report="$CARGO_TARGET_DIR/coverage.txt"
+cargo llvm-cov report --failure-mode all --branch --summary-only >"$report"
+
+# Columns 8 and 9 of the report: lines, lines missed; 11 and 12: branches.
+printf '\n| crate | lines | of them run | branches | of them taken |\n| --- | ---: | ---: | ---: | ---: |\n'
+awk '$1 ~ /\.rs$/ { split($1, path, "/"); crate = path[1]
+        lines[crate] += $8; missed[crate] += $9; branches[crate] += $11; untaken[crate] += $12 }
+    function percent(all, left) { return all ? sprintf("%.1f %%", 100 * (all - left) / all) : "" }
+    END { for (crate in lines)
+        printf "| %s | %d | %s | %d | %s |\n", crate, lines[crate], percent(lines[crate], missed[crate]),
+            branches[crate], percent(branches[crate], untaken[crate]) }' "$report" | sort
+printf '\n| file | lines | of them run |\n| --- | ---: | ---: |\n'
+awk '$1 ~ /\.rs$/ && $9 > $8 / 10 {
+    printf "| %s | %d | %.1f %% |\n", $1, $8, 100 * ($8 - $9) / $8 }' "$report" | sort -t '|' -k 4 -n
+exit $tests
