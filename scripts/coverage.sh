@@ -15,7 +15,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
-readonly version=0.8.5
+readonly version=0.9.1
 
 scripts/packages.sh test
 scripts/toolchain.sh
