@@ -15,6 +15,10 @@
 //! - what needs a condition that the paper does not print, or a variant for which there is no
 //!   run, is **not comparable**.
 //!
+//! A claim may have runs under an **assumption**: a condition that the paper does not print. If
+//! the assumption is better supported it decides the verdict, and the verdict under the printed
+//! conditions stands beside it; otherwise the other way round.
+//!
 //! Where the paper leaves something open, a reason also has what came out under other
 //! assumptions; no verdict rests on them.
 
@@ -31,9 +35,9 @@ pub mod rule;
 mod statement;
 
 use crate::results::ResultLine;
-use file::ClaimedTable;
+use file::{Assumed, ClaimedTable, Statement};
 
-pub use entry::{Entry, Fit, Verdict, counts, table};
+pub use entry::{Entry, Fit, Verdict, counts, counts_as_printed, table};
 pub use metric::Metric;
 pub use paper::{CLAIMS_FILE, Paper, SUBSTRATES};
 
@@ -53,6 +57,42 @@ pub(crate) fn table_entries(
     table: &ClaimedTable,
     lines: &[ResultLine],
 ) -> TableEntries {
+    let printed = table_entries_of_runs(paper, table, lines);
+    let Some(assumed) = &table.assumed else {
+        return printed;
+    };
+    let table = ClaimedTable {
+        scenario: assumed.scenario.clone(),
+        ..table.clone()
+    };
+    let under = table_entries_of_runs(paper, &table, lines);
+    let beside = |printed: Vec<Entry>, under: Vec<Entry>| {
+        let pairs = printed.into_iter().zip(under);
+        let beside = pairs.map(|(printed, under)| decided(paper, printed, under, assumed));
+        beside.collect()
+    };
+    TableEntries {
+        cells: beside(printed.cells, under.cells),
+        orders: beside(printed.orders, under.orders),
+        fits: printed.fits,
+    }
+}
+
+/// One entry of that under the printed conditions and that under an assumption.
+fn decided(paper: &Paper, printed: Entry, under: Entry, assumed: &Assumed) -> Entry {
+    if paper.claims.deciding(assumed).is_some() {
+        under.beside_printed(printed, &assumed.assumption)
+    } else {
+        printed.beside_assumed(&under, &assumed.assumption)
+    }
+}
+
+/// The same from the runs of the table's scenario alone.
+fn table_entries_of_runs(
+    paper: &Paper,
+    table: &ClaimedTable,
+    lines: &[ResultLine],
+) -> TableEntries {
     TableEntries {
         cells: cells::entries(paper, table, lines),
         orders: orders::entries(paper, table, lines),
@@ -60,16 +100,29 @@ pub(crate) fn table_entries(
     }
 }
 
-/// The entries on orders and statements.
+/// The entries on orders and statements under the printed conditions.
 pub(crate) fn order_and_statement_entries(paper: &Paper, lines: &[ResultLine]) -> Vec<Entry> {
     let tables = paper.claims.table.iter();
     let orders = tables.flat_map(|table| orders::entries(paper, table, lines));
-    orders.chain(statement_entries(paper, lines)).collect()
+    let statements = paper.claims.statement.iter();
+    let statements = statements.map(|statement| statement::entry(paper, statement, lines));
+    orders.chain(statements).collect()
 }
 
 fn statement_entries(paper: &Paper, lines: &[ResultLine]) -> impl Iterator<Item = Entry> {
     let statements = paper.claims.statement.iter();
-    statements.map(move |statement| statement::entry(paper, statement, lines))
+    statements.map(move |statement| {
+        let printed = statement::entry(paper, statement, lines);
+        let Some(assumed) = &statement.assumed else {
+            return printed;
+        };
+        let statement = Statement {
+            scenario: assumed.scenario.clone(),
+            ..statement.clone()
+        };
+        let entry = statement::entry(paper, &statement, lines);
+        decided(paper, printed, entry, assumed)
+    })
 }
 
 /// Every claim's entry, from lines of whatever substrates and scenarios there are.

@@ -87,11 +87,11 @@ pub(super) fn run(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
         entries.extend(claims::entries(paper, &lines));
         fits.extend(claims::fits(paper, &lines));
     }
-    print_all(&entries, &fits, args.json)?;
+    print_all(&papers, &entries, &fits, args.json)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_all(entries: &[Entry], fits: &[Fit], json: bool) -> anyhow::Result<()> {
+fn print_all(papers: &[Paper], entries: &[Entry], fits: &[Fit], json: bool) -> anyhow::Result<()> {
     if json {
         return print(serde_json::to_string_pretty(entries)?);
     }
@@ -102,7 +102,24 @@ fn print_all(entries: &[Entry], fits: &[Fit], json: bool) -> anyhow::Result<()> 
             fit.table, fit.as_printed, fit.cells, fit.parameter, fit.value
         ))?;
     }
-    print(claims::counts(entries))
+    for paper in papers {
+        for assumption in &paper.claims.assumption {
+            let beside = if assumption.decides {
+                ""
+            } else {
+                "; it decides no verdict"
+            };
+            print(format_args!(
+                "assumption {} of {}: {}, because {}{beside}",
+                assumption.id, paper.name, assumption.what, assumption.why
+            ))?;
+        }
+    }
+    print(claims::counts(entries))?;
+    match claims::counts_as_printed(entries) {
+        Some(counts) => print(format_args!("with the printed conditions alone: {counts}")),
+        None => Ok(()),
+    }
 }
 
 pub(super) fn papers(wanted: Option<&Path>) -> anyhow::Result<Vec<Paper>> {

@@ -27,6 +27,12 @@ pub struct Entry {
     pub verdict: Verdict,
     /// Why: the figures that the verdict rests on.
     pub reason: String,
+    /// The assumption under which it came out so.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub assumption: Option<String>,
+    /// The verdict under the printed conditions, if there is an assumption.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub verdict_as_printed: Option<Verdict>,
 }
 
 impl Entry {
@@ -47,7 +53,33 @@ impl Entry {
             live,
             verdict,
             reason,
+            assumption: None,
+            verdict_as_printed: None,
         }
+    }
+
+    /// This entry, of runs under an assumption, beside that of the printed conditions.
+    pub(super) fn beside_printed(mut self, printed: Self, assumption: &str) -> Self {
+        let came = printed.model.as_ref().map_or("no run".to_owned(), word);
+        let verdict = printed.verdict.name();
+        self.reason = format!(
+            "assumption {assumption}: {}; as printed: {came}, {verdict}",
+            self.reason
+        );
+        self.assumption = Some(assumption.to_owned());
+        self.verdict_as_printed = Some(printed.verdict);
+        // The assumption is one of the model's scenarios.
+        (self.linux, self.live) = (printed.linux, printed.live);
+        self
+    }
+
+    /// This entry, of the printed conditions, beside that of runs under an assumption.
+    pub(super) fn beside_assumed(mut self, assumed: &Self, assumption: &str) -> Self {
+        let came = assumed.model.as_ref().map_or("no run".to_owned(), word);
+        let verdict = assumed.verdict.name();
+        let more = format!("; with assumption {assumption}: {came}, {verdict}");
+        self.reason.push_str(&more);
+        self
     }
 }
 
@@ -102,9 +134,21 @@ impl Verdict {
 
 /// `12 hold, 3 differ, 5 cannot be compared`.
 pub fn counts<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
+    counts_of(entries.into_iter().map(|entry| entry.verdict))
+}
+
+/// The same under the printed conditions alone; none: no entry has an assumption.
+pub fn counts_as_printed(entries: &[Entry]) -> Option<String> {
+    entries.iter().find_map(|entry| entry.verdict_as_printed)?;
+    let verdicts = entries.iter();
+    let verdicts = verdicts.map(|entry| entry.verdict_as_printed.unwrap_or(entry.verdict));
+    Some(counts_of(verdicts))
+}
+
+fn counts_of(verdicts: impl Iterator<Item = Verdict>) -> String {
     let mut counts = [0; 3];
-    for entry in entries {
-        counts[entry.verdict as usize] += 1;
+    for verdict in verdicts {
+        counts[verdict as usize] += 1;
     }
     let [hold, differ, incomparable] = counts;
     format!("{hold} hold, {differ} differ, {incomparable} cannot be compared")
@@ -155,7 +199,12 @@ mod tests {
             live: None,
             verdict,
             reason: String::new(),
+            assumption: None,
+            verdict_as_printed: (verdict == Holds).then_some(Differs),
         });
         assert_eq!(counts(&entries), "1 hold, 1 differ, 3 cannot be compared");
+        let printed = counts_as_printed(&entries).unwrap();
+        assert_eq!(printed, "0 hold, 2 differ, 3 cannot be compared");
+        assert_eq!(counts_as_printed(&entries[..1]), None);
     }
 }

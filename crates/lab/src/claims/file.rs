@@ -32,6 +32,9 @@ pub struct ClaimsFile {
     /// Two values that are printed this close are not in any order, in percent.
     #[serde(default = "tie_percent", with = "As::<Distance>")]
     pub tie_percent: f64,
+    /// What the paper does not print, and what is assumed for it.
+    #[serde(default)]
+    pub assumption: Vec<Assumption>,
     /// Tables.
     #[serde(default)]
     pub table: Vec<ClaimedTable>,
@@ -57,6 +60,39 @@ pub struct Tolerance {
     /// In the metric's own unit.
     #[serde(with = "As::<Distance>")]
     pub absolute: f64,
+}
+
+/// A condition that the paper does not print, and that has better support than the one in the
+/// printed conditions' scenario.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assumption {
+    /// Its name.
+    pub id: String,
+    /// What is assumed.
+    pub what: String,
+    /// Why a reader may believe it: evidence from outside the claims that it decides.
+    pub why: String,
+    /// What it changes.
+    pub changes: String,
+    /// It is better supported than what the printed conditions' scenario has: it decides verdicts.
+    /// Otherwise what comes out under it only stands beside them.
+    #[serde(default = "yes")]
+    pub decides: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// A claim's runs under an assumption.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Assumed {
+    /// The assumption's name.
+    pub assumption: String,
+    /// The scenario with its runs.
+    pub scenario: String,
 }
 
 /// A table as printed.
@@ -85,6 +121,9 @@ pub struct ClaimedTable {
     pub open: Option<String>,
     /// The rows.
     pub row: Vec<Row>,
+    /// Its runs under an assumption.
+    #[serde(default)]
+    pub assumed: Option<Assumed>,
     /// Other runs of the same cells: a reason names what came out there.
     #[serde(default)]
     pub alternative: Vec<Alternative>,
@@ -254,6 +293,9 @@ pub struct Statement {
     /// A condition that the paper does not print.
     #[serde(default)]
     pub open: Option<String>,
+    /// Its runs under an assumption.
+    #[serde(default)]
+    pub assumed: Option<Assumed>,
     /// What is to be true of them: all of it.
     pub rule: Vec<Rule>,
     /// It defines a figure that is computed here too: that it holds means nothing.
@@ -319,6 +361,7 @@ impl ClaimsFile {
             }
             table.check().map_err(at)?;
         }
+        claims.check_assumptions().map_err(explain)?;
         for (number, figure) in claims.figure.iter().enumerate() {
             let error = figure.check();
             error.map_err(|error| explain(within(number, "figure")(error)))?;
@@ -326,17 +369,56 @@ impl ClaimsFile {
         Ok(claims)
     }
 
+    /// Each assumption is used, and each that is used is there.
+    fn check_assumptions(&self) -> Result<(), DocumentError> {
+        let is_there = |assumed: &Assumed| {
+            let mut all = self.assumption.iter();
+            all.any(|assumption| assumption.id == assumed.assumption)
+        };
+        let tables = self.table.iter().map(|table| &table.assumed);
+        let statements = self.statement.iter().map(|statement| &statement.assumed);
+        let (tables, statements) = (tables.enumerate(), statements.enumerate());
+        let tables = tables.map(|(number, assumed)| ("table", number, assumed));
+        let statements = statements.map(|(number, assumed)| ("statement", number, assumed));
+        let used: Vec<_> = tables.chain(statements).collect();
+        for (list, number, assumed) in &used {
+            if assumed.as_ref().is_some_and(|assumed| !is_there(assumed)) {
+                let error = DocumentError::at("assumption", "is not among [[assumption]]");
+                return Err(within(*number, list)(error.within("assumed")));
+            }
+        }
+        for (number, assumption) in self.assumption.iter().enumerate() {
+            let mut used = used.iter().filter_map(|(_, _, assumed)| assumed.as_ref());
+            if !used.any(|assumed| assumed.assumption == assumption.id) {
+                let error = DocumentError::at("id", "no table and no statement names it");
+                return Err(within(number, "assumption")(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// The assumption, if it decides verdicts. The file has it: that was checked.
+    pub(super) fn deciding(&self, assumed: &Assumed) -> Option<&Assumption> {
+        let mut all = self.assumption.iter();
+        all.find(|assumption| assumption.id == assumed.assumption && assumption.decides)
+    }
+
     /// The scenarios that its claims name, each once, in order; with those of alternatives or
     /// without.
     pub fn scenarios(&self, with_alternatives: bool) -> Vec<&str> {
         let tables = self.table.iter().flat_map(|table| {
-            let others = table.alternative.iter().filter(|_| with_alternatives);
+            let others = table.alternative.iter();
             let others = others.map(|other| other.scenario.as_str());
+            let assumed = table.assumed.iter().map(|other| other.scenario.as_str());
+            let others = assumed.chain(others).filter(|_| with_alternatives);
             std::iter::once(table.scenario.as_str()).chain(others)
         });
         let figures = self.figure.iter().flat_map(|figure| &figure.scenarios);
-        let statements = self.statement.iter();
-        let statements = statements.map(|statement| statement.scenario.as_str());
+        let statements = self.statement.iter().flat_map(|statement| {
+            let assumed = statement.assumed.iter().filter(|_| with_alternatives);
+            let assumed = assumed.map(|other| other.scenario.as_str());
+            std::iter::once(statement.scenario.as_str()).chain(assumed)
+        });
         once(tables.chain(figures.map(String::as_str)).chain(statements))
     }
 

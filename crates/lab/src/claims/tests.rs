@@ -8,6 +8,7 @@ use crate::handoffs::HandoffSummary;
 use crate::scenario::Scenario;
 use crate::traced::Traced;
 
+mod assumptions;
 mod means;
 
 const CLAIMS: &str = r#"

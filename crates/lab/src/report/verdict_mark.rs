@@ -115,6 +115,8 @@ mod tests {
             linux: None,
             live: None,
             verdict,
+            assumption: None,
+            verdict_as_printed: None,
             reason: reason.into(),
         }
     }
