@@ -24,8 +24,10 @@ const EPOCH_AT: usize = 32;
 const DONE_AT: usize = 104;
 const LET_GO: usize = 112;
 const SCALE: u8 = 7;
-/// The duration of a series by the clock.
-const SERIES_NS: u64 = 1_500_000_000;
+/// Series with the timer at most. On an idle machine ten are enough.
+const SERIES_MAX: u64 = 20_000;
+/// Releases by the timer that are enough: each one was compared with the rule.
+const RELEASES: u32 = 5;
 const UPTIME_LEFT_NS: u64 = 30_000_000_000;
 const AHEAD_BYTES_MAX: u32 = 30_000;
 
@@ -447,19 +449,17 @@ fn programs_timer_and_rule_release_the_same_in_a_series_of_events() {
         return;
     };
     let mut checked = [0; 6];
-    let start = monotonic_ns();
+    let is_enough = |checked: &[u32; 6]| checked[3] >= RELEASES;
     // On a busy machine a series has many gaps, and more series are necessary.
-    for seed in seeds(u64::MAX) {
-        if checked[1] > 50 && checked[3] > 8 {
+    for seed in seeds(SERIES_MAX) {
+        if is_enough(&checked) {
             break;
         }
-        assert!(monotonic_ns() - start < LIMIT_NS, "{checked:?}");
         let mut series = Series::new(&loaded, seed);
         series.round_trip_ms = 60;
         series.begin_download();
-        let began = monotonic_ns();
-        let mut pause_at = 20;
-        while monotonic_ns() - began < SERIES_NS {
+        let mut pause_at = 1;
+        for _ in 0..STEPS {
             series.note_timer();
             match series.rng.below(8) {
                 0..=4 => series.data(),
@@ -473,7 +473,7 @@ fn programs_timer_and_rule_release_the_same_in_a_series_of_events() {
                 break;
             }
             if series.checked[1] >= pause_at && series.rule.is_held() {
-                pause_at += 20;
+                pause_at += 10;
                 let began = monotonic_ns();
                 while !series.note_timer() {
                     assert!(monotonic_ns() - began < LIMIT_NS, "{}", series.context());
@@ -485,4 +485,6 @@ fn programs_timer_and_rule_release_the_same_in_a_series_of_events() {
         }
     }
     println!("data, withheld, in bulk, released, times that could not pass, answers: {checked:?}");
+    let is_one_series = std::env::var_os("HOLDFAST_SEED").is_some();
+    assert!(is_one_series || is_enough(&checked), "{checked:?}");
 }
