@@ -12,7 +12,7 @@ HOLDFAST := $(TARGET_DIR)/release/holdfast
 ARGS ?=
 KERNEL ?=
 
-.PHONY: help demo test recordings same fuzz coverage lint bench build install package package-test clean
+.PHONY: help demo test recordings same fuzz coverage faults lint bench build install package package-test clean
 
 help: ## this list
 	@awk -F ': *## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ fuzz: ## hostile input for what reads from outside, a minute a target; ARGS='-s 
 
 coverage: ## lines and branches that the tests reach, a table of crates and of weak files; an hour
 	@scripts/coverage.sh
+
+faults: ## breaks what fails open, one property at a time: its test must fail; ARGS name some of scripts/faults
+	@scripts/faults.sh $(ARGS)
 
 lint: ## formatting, clippy, purity, and the rules of CONTRIBUTING.md
 	@scripts/lint.sh

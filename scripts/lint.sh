@@ -37,7 +37,7 @@ finds_nothing() {
 rust_files() { find crates -name '*.rs' -not -path '*/target/*' | sort; }
 bpf_files() { find bpf \( -name '*.c' -o -name '*.h' \) | sort; }
 scripts() {
-    find scripts .ci Makefile -type f -not -name '*.circles' -not -name '*.exceptions' | sort
+    find scripts .ci Makefile -type f -not -name '*.circles' -not -name '*.exceptions' -not -name '*.patch' | sort
 }
 
 # --- sources -------------------------------------------------------------------------------
@@ -216,6 +216,7 @@ check 'a reason for each dependency' finds_nothing unexplained_dependencies
 check 'each dependency used' finds_nothing unused_dependencies
 check 'directions of dependencies' dependency_directions
 check 'no circle of imports' scripts/imports.sh
+check 'faults apply' scripts/faults.sh --check
 check 'cargo fmt' cargo fmt --all --check
 # With the tests that other machines run.
 check 'clippy' cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
