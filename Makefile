@@ -12,7 +12,7 @@ HOLDFAST := $(TARGET_DIR)/release/holdfast
 ARGS ?=
 KERNEL ?=
 
-.PHONY: help demo test recordings same fuzz coverage faults lint bench build install package package-test clean
+.PHONY: help demo test recordings same fuzz coverage faults lint bench build install package package-test board-test clean
 
 help: ## this list
 	@awk -F ': *## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +65,11 @@ package: ## .deb, .rpm and static tarballs, SBOM and checksums: target/package/;
 
 package-test: ## those packages in clean Debian systems: install, upgrade in mid-transfer, remove; ARGS=trixie
 	@scripts/package_test.sh $(ARGS)
+
+board-test: ## the Grafana board's queries and the alert rules, with a real Prometheus
+	@scripts/packages.sh board-test
+	@$(MAKE) --no-print-directory build
+	@scripts/board_test.py $(HOLDFAST)
 
 clean: ## what was built
 	@cargo clean

@@ -93,6 +93,15 @@ struct {
 /* Whether any was ever kept: most routers set none, and pay nothing. */
 __u32 handlings_kept = 0;
 
+/* Not 0 while the interface is a port of a bridge, written through mmap. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} bridge_port SEC(".maps");
+
 /* With copies: peers whose segments are taken, by address (IPv4: the first four bytes). */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -200,6 +209,22 @@ static __always_inline int take(struct __sk_buff *skb, const struct packet *pack
 	return bpf_redirect(is_downlink ? settings.down_ifindex : settings.up_ifindex, 0);
 }
 
+/*
+ * Whether the frame is for this router. A bridge port receives frames to the
+ * bridge's address, and to hosts behind its other ports. Another interface
+ * receives frames for others only while somebody captures: they go no further.
+ */
+static __always_inline int is_for_router(const struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	__u64 *is_port;
+
+	if (skb->pkt_type != 3 /* PACKET_OTHERHOST */)
+		return skb->pkt_type == 0 /* PACKET_HOST */;
+	is_port = bpf_map_lookup_elem(&bridge_port, &zero);
+	return is_port && *(volatile __u64 *)is_port;
+}
+
 SEC("tc")
 int wireless_egress(struct __sk_buff *skb)
 {
@@ -229,8 +254,7 @@ int wireless_ingress(struct __sk_buff *skb)
 		skb->mark = 0;
 		return pass(PASSED_OWN);
 	}
-	/* A bridge port receives frames to the bridge's address, and to hosts behind its other ports. */
-	if (skb->pkt_type != 0 /* PACKET_HOST */ && skb->pkt_type != 3 /* PACKET_OTHERHOST */)
+	if (!is_for_router(skb))
 		return pass(PASSED_GROUP);
 	reason = parse(skb, settings.link_header_bytes, &packet);
 	if (reason != FOUND)

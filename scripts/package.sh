@@ -7,11 +7,30 @@
 #     scripts/package.sh [PROCESSOR...]     x86_64 and aarch64 unless given
 #
 # The programs are static (musl): one for all distributions. A commit with a tag vX.Y.Z gives the
-# version X.Y.Z; any other commit a version before that of Cargo.toml.
+# version X.Y.Z; any other commit a version before that of Cargo.toml. A tag that does not agree with
+# Cargo.toml, CHANGELOG.md or the OpenWrt recipe is an error.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+
+version="$(sed -n '/^\[workspace.package\]/,/^\[workspace.dep/s/^version = "\(.*\)"$/\1/p' Cargo.toml)"
+SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
+tag="$(git describe --tags --exact-match --match 'v*' 2>/dev/null || true)"
+wrong_tag() {
+    echo "package.sh: the tag $tag: $1; see docs/releasing.md" >&2
+    exit 1
+}
+if [ -n "$tag" ]; then
+    [ "$tag" = "v$version" ] || wrong_tag "Cargo.toml has version $version"
+    grep -q -F "## [$version] - " CHANGELOG.md || wrong_tag "CHANGELOG.md has no section [$version] with a date"
+    grep -q -x "PKG_VERSION:=$version" packaging/openwrt/Makefile ||
+        wrong_tag "packaging/openwrt/Makefile has another PKG_VERSION"
+    git diff --quiet HEAD || wrong_tag 'the work tree has changes that are not committed'
+else
+    # `~` sorts before the version itself.
+    version+="~$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y%m%d%H%M%S).$(git rev-parse --short=8 HEAD)"
+fi
 
 processors=("$@")
 [ $# -gt 0 ] || processors=(x86_64 aarch64)
@@ -27,12 +46,6 @@ if ! cmp -s packaging/requirements.txt "$tools/requirements.txt"; then
 fi
 export PATH="$tools/bin:$PATH" PYTHONPATH="$tools"
 
-version="$(sed -n '/^\[workspace.package\]/,/^\[workspace.dep/s/^version = "\(.*\)"$/\1/p' Cargo.toml)"
-SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
-if [ "$(git describe --tags --exact-match --match 'v*' 2>/dev/null || true)" != "v$version" ]; then
-    # `~` sorts before the version itself.
-    version+="~$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y%m%d%H%M%S).$(git rev-parse --short=8 HEAD)"
-fi
 export VERSION="$version" SOURCE_DATE_EPOCH
 
 # Nothing of a build machine's paths and symbols is in the programs.

@@ -4,6 +4,7 @@
 # Makes sure that the programs and headers a task needs are on this machine.
 #
 #     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill|recordings|package|package-test
+#                         |board-test
 #
 # Prints nothing when all is there. Otherwise, as root on a Debian system, installs the missing
 # packages and nothing else; in any other case names them, with the command, and fails.
@@ -82,16 +83,23 @@ readonly packaging_test='
     rpm             rpm
     systemd-container systemd-nspawn
     util-linux      unshare'
+readonly monitor='
+    iproute2        ip
+    curl            curl
+    procps          sysctl
+    python3         python3
+    prometheus      prometheus'
 
 # Packages whose post-installation enables a service, and that service.
 readonly services='
     nginx-light     nginx.service
+    prometheus      prometheus.service
     haproxy         haproxy.service
     hostapd         hostapd.service
     wpasupplicant   wpa_supplicant.service'
 
 usage() {
-    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill|recordings|package|package-test" >&2
+    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill|recordings|package|package-test|board-test" >&2
     exit 2
 }
 
@@ -106,6 +114,7 @@ kernel) wanted="$build$run$measure$machine" ;;
 packetdrill) wanted="$build$run$packetdrill" ;;
 recordings) wanted="$build$run$compare$plots" ;;
 package) wanted="$build$packaging" ;;
+board-test) wanted="$build$monitor" ;;
 package-test) wanted="$build$packaging$packaging_test" ;;
 *) usage ;;
 esac

@@ -1,22 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The back-off of a TCP sender whose retransmissions are not answered.
+//! The back-off of a TCP sender whose retransmissions are not answered: each expiry doubles the RTO
+//! (RFC 6298, 5.5).
 
 use core::time::Duration;
 
-/// A Linux sender's first RTO is no shorter (`TCP_RTO_MIN`).
-const RTO_MIN: Duration = Duration::from_millis(200);
+use holdfast_wire::Instant;
+
+/// A Linux sender's first RTO is no shorter (`TCP_RTO_MIN`): it adds this to its smoothed round trip.
+pub(crate) const RTO_VARIATION_MIN: Duration = Duration::from_millis(200);
 /// More doublings than a sender has in ten minutes.
-const DOUBLINGS_MAX: u8 = 12;
+const DOUBLINGS_MAX: usize = 12;
+
+/// When a sender's timer expires that began to run at `timer_at`: `rto` is its first RTO, `rto_max`
+/// the longest one.
+pub(crate) fn expiries(
+    timer_at: Instant,
+    rto: Duration,
+    rto_max: Duration,
+) -> impl Iterator<Item = Instant> {
+    let rto = rto.clamp(RTO_VARIATION_MIN, rto_max);
+    let first = (timer_at + rto, rto);
+    let all = core::iter::successors(Some(first), move |(expiry, rto)| {
+        let rto = rto.saturating_mul(2).min(rto_max);
+        Some((*expiry + rto, rto))
+    });
+    all.map(|(expiry, _)| expiry)
+}
 
 /// How often a sender may have doubled its RTO in this time of silence, and once more: this number of
 /// ICMP unreachables undoes its whole back-off (RFC 6069). 0: not even
 /// its first RTO can have passed.
 pub(crate) fn doublings(silent: Duration) -> u8 {
-    let mut doublings = 0;
-    let mut all = RTO_MIN;
-    while silent >= all && doublings < DOUBLINGS_MAX {
-        doublings += 1;
-        all = all * 2 + RTO_MIN;
-    }
+    let all = expiries(Instant::ZERO, RTO_VARIATION_MIN, Duration::MAX).take(DOUBLINGS_MAX);
+    let doublings = all
+        .take_while(|expiry| expiry.saturating_since(Instant::ZERO) <= silent)
+        .count() as u8;
     if doublings == 0 { 0 } else { doublings + 1 }
 }

@@ -10,10 +10,9 @@ use std::collections::VecDeque;
 
 use holdfast_wire::Instant;
 
+use crate::back_off::expiries;
 use crate::link_state::LinkSource;
 
-/// The least time that a sender adds to its smoothed round trip: Linux's floor of 4 `rttvar`.
-pub(crate) const RTO_VARIATION_MIN: Duration = Duration::from_millis(200);
 /// The longest RTO: the least that RFC 6298 (2.5) permits as a limit. Linux has 120 s.
 const RTO_MAX: Duration = Duration::from_secs(60);
 
@@ -92,21 +91,10 @@ impl<M> EndedOutages<M> {
     }
 }
 
-/// When a sender's timer expires that began to run at `timer_at`: `rto` is its RTO before the outage.
-fn expiries(timer_at: Instant, rto: Duration) -> impl Iterator<Item = Instant> {
-    let rto = rto.clamp(RTO_VARIATION_MIN, RTO_MAX);
-    let first = (timer_at + rto, rto);
-    let all = core::iter::successors(Some(first), |(expiry, rto)| {
-        let rto = (*rto * 2).min(RTO_MAX);
-        Some((*expiry + rto, rto))
-    });
-    all.map(|(expiry, _)| expiry)
-}
-
 /// The time from link up to the sender's next expiry. `timer_at` is the time of its last segment
 /// before the outage, or of the first one in it if nothing was in flight.
 pub(crate) fn stall_without(timer_at: Instant, rto: Duration, up_at: Instant) -> Duration {
-    let mut expiries = expiries(timer_at, rto);
+    let mut expiries = expiries(timer_at, rto, RTO_MAX);
     let next = expiries.find(|expiry| *expiry >= up_at);
     next.unwrap_or(up_at).saturating_since(up_at)
 }
@@ -114,7 +102,7 @@ pub(crate) fn stall_without(timer_at: Instant, rto: Duration, up_at: Instant) ->
 /// When the link was up again if nothing but the sender's own retransmission has shown it, which was
 /// answered at `answered_at`: in the middle between the last two expiries.
 pub(crate) fn likely_up(timer_at: Instant, rto: Duration, answered_at: Instant) -> Instant {
-    let past = expiries(timer_at, rto).take_while(|expiry| *expiry <= answered_at);
+    let past = expiries(timer_at, rto, RTO_MAX).take_while(|expiry| *expiry <= answered_at);
     let last_two = past.fold((timer_at, None), |(before, last), expiry| {
         (last.unwrap_or(before), Some(expiry))
     });

@@ -5,11 +5,11 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use holdfast_core::keep::KeepSettings;
 use holdfast_core::signal::{AbilitiesNotice, LinkNotice};
 use holdfast_core::{LinkEvent, LinkSource, Settings};
@@ -26,8 +26,8 @@ const COMMANDS_MAX: usize = 1024;
 /// A worker that has made no turn for this time hangs.
 const TURN_MAX: Duration = Duration::from_secs(5);
 
-/// How long a worker may take to attach.
-const ATTACH_MAX: Duration = Duration::from_secs(10);
+/// How long the control thread waits for a worker that attaches. Signals and callers wait meanwhile.
+const ATTACH_WAIT: Duration = Duration::from_millis(500);
 
 const NO_ANSWER: &str = "the packet worker does not answer";
 
@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Forget(Vec<IpAddr>),
     /// The wireless interface's MTU in bytes.
     Mtu(u32),
+    /// Whether the wireless interface is a port of a bridge.
+    BridgePort(bool),
     /// Report what the worker sees; the control thread adds what it knows.
     Status {
         /// Most flows to describe.
@@ -105,8 +107,43 @@ pub(crate) struct RunningWorker {
     pub(crate) done: Option<oneshot::Receiver<io::Result<()>>>,
     pub(crate) thread: JoinHandle<()>,
     pub(crate) attachment: Attachment,
+    /// Its answer to a command to attach.
+    pub(crate) attaching: Attaching,
     /// The device of a base station, which stays without the interface.
     pub(crate) injector: Option<u32>,
+}
+
+/// The answer of a worker that was commanded to attach, until it comes.
+#[derive(Debug, Default)]
+pub(crate) struct Attaching {
+    answer: Option<Receiver<io::Result<Attachment>>>,
+}
+
+impl Attaching {
+    /// Has the worker attach to the interface that is there now, and waits a moment for it. While its
+    /// answer is missing, a further call commands nothing new and does not wait.
+    ///
+    /// Errors: the worker's, one line; it does not answer yet.
+    pub(crate) fn attach(&mut self, worker: &WorkerHandle) -> anyhow::Result<Attachment> {
+        let (answer, wait) = match self.answer.take() {
+            Some(answer) => (answer, Duration::ZERO),
+            None => {
+                let (reply, answer) = sync_channel(1);
+                if !worker.send(Command::Attach(reply)) {
+                    bail!(NO_ANSWER);
+                }
+                (answer, ATTACH_WAIT)
+            }
+        };
+        match answer.recv_timeout(wait) {
+            Ok(attached) => Ok(attached?),
+            Err(RecvTimeoutError::Timeout) => {
+                self.answer = Some(answer);
+                bail!(NO_ANSWER)
+            }
+            Err(RecvTimeoutError::Disconnected) => bail!(NO_ANSWER),
+        }
+    }
 }
 
 /// The queue to the worker, and its sign of life.
@@ -165,18 +202,6 @@ impl WorkerHandle {
         sent
     }
 
-    /// Has the worker attach to the interface that is there now, and waits for it.
-    ///
-    /// Errors: the worker's, one line; it does not answer.
-    pub(crate) fn attach(&self) -> anyhow::Result<Attachment> {
-        let (reply, answer) = sync_channel(1);
-        if !self.send(Command::Attach(reply)) {
-            bail!(NO_ANSWER);
-        }
-        let attached = answer.recv_timeout(ATTACH_MAX).context(NO_ANSWER)?;
-        Ok(attached?)
-    }
-
     /// Whether the worker has made a turn of its loop not long before `now_ns`.
     pub(crate) fn is_alive(&self, now_ns: u64) -> bool {
         let since_ns = now_ns.saturating_sub(self.turned_ns.load(Ordering::Relaxed));
@@ -203,7 +228,27 @@ mod tests {
     fn a_worker_that_has_ended_attaches_to_nothing() {
         let (handle, inbox) = WorkerHandle::new().unwrap();
         drop(inbox);
-        let error = handle.attach().unwrap_err();
+        let error = Attaching::default().attach(&handle).unwrap_err();
         assert_eq!(error.to_string(), NO_ANSWER);
+    }
+
+    #[test]
+    fn a_worker_that_hangs_is_commanded_once_and_its_late_answer_counts() {
+        let (handle, inbox) = WorkerHandle::new().unwrap();
+        let mut attaching = Attaching::default();
+        for _ in 0..100 {
+            let error = attaching.attach(&handle).unwrap_err();
+            assert_eq!(error.to_string(), NO_ANSWER);
+        }
+        let Ok(Command::Attach(reply)) = inbox.commands.try_recv() else {
+            panic!("no command to attach");
+        };
+        assert!(inbox.commands.try_recv().is_err(), "one command");
+        reply.send(Err(io::Error::other("no permission"))).unwrap();
+        let error = attaching.attach(&handle).unwrap_err();
+        assert_eq!(error.to_string(), "no permission");
+        // The next try is a new one.
+        drop(inbox);
+        assert!(attaching.attach(&handle).is_err());
     }
 }

@@ -4,15 +4,22 @@
 //!
 //! Each connection has one request and a limited time. When all slots are taken and a further
 //! connection comes, the oldest one is closed.
+//!
+//! At a TCP address only requests for an address or for a name of this network are answered: a web
+//! site whose name is rebound to this machine reads nothing ([`OwnHosts`]).
 
 use std::collections::VecDeque;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse as _, Response};
 use axum::serve::Listener;
 use holdfast_settings::text::Listen;
 use hyper::server::conn::http1;
@@ -58,6 +65,7 @@ impl HttpServer {
                 })?;
                 listener.set_nonblocking(true)?;
                 let listener = tokio::net::TcpListener::from_std(listener)?;
+                let router = OwnHosts::of_this_machine().only(router);
                 (Box::pin(serve(listener, router)), None)
             }
             Listen::Unix(path) => {
@@ -72,6 +80,83 @@ impl HttpServer {
             .spawn(move || runtime.block_on(serving))?;
         Ok(Self { _socket: socket })
     }
+}
+
+/// Serves pages made of the status of the daemon with this control socket, if the settings name an
+/// address with `key`. `routes` makes them.
+///
+/// Errors: one line; it cannot listen there.
+pub(crate) fn serve_status(
+    listen: Option<&Listen>,
+    key: &str,
+    control_socket: &Path,
+    outages_max: usize,
+    routes: impl FnOnce(DaemonStatus) -> Router,
+) -> anyhow::Result<Option<HttpServer>> {
+    let Some(listen) = listen else {
+        return Ok(None);
+    };
+    let request = ControlRequest::Status {
+        flows_max: 0,
+        outages_max,
+    };
+    let status = DaemonStatus::new(control_socket.to_owned(), request);
+    HttpServer::start(listen, key, routes(status)).map(Some)
+}
+
+/// The names for which requests at a TCP address are answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OwnHosts {
+    /// This machine's name, which may have a domain.
+    machine: Option<String>,
+}
+
+impl OwnHosts {
+    fn of_this_machine() -> Self {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+        Self {
+            machine: name.map(|name| name.trim().to_owned()),
+        }
+    }
+
+    /// `router`, but for requests for other names.
+    pub(crate) fn only(self, router: Router) -> Router {
+        router.layer(from_fn(move |request: Request, next: Next| {
+            let own = request.headers().get(header::HOST);
+            let is_own = own.is_some_and(|host| self.has(host));
+            async move {
+                if is_own {
+                    next.run(request).await
+                } else {
+                    refused()
+                }
+            }
+        }))
+    }
+
+    /// Whether a `Host` is an address, a name without a domain, or this machine's name, with any port:
+    /// a tunnel has another one. Only names with a domain can be pointed here by a web site's owner.
+    fn has(&self, host: &HeaderValue) -> bool {
+        let Ok(host) = host.to_str() else {
+            return false;
+        };
+        // `[::1]:8484`, `127.0.0.1:8484`, `localhost`
+        if let Some(rest) = host.strip_prefix('[') {
+            let address = rest.split_once(']').map(|(address, _)| address);
+            return address.is_some_and(|address| address.parse::<IpAddr>().is_ok());
+        }
+        let name = host.split(':').next().unwrap_or_default();
+        let machine = self.machine.as_deref();
+        let is_machine = machine.is_some_and(|machine| name.eq_ignore_ascii_case(machine));
+        let has_domain = name.contains('.');
+        !name.is_empty() && (!has_domain || is_machine || name.parse::<IpAddr>().is_ok())
+    }
+}
+
+fn refused() -> Response {
+    let problem =
+        "this name is not served here; use the address, localhost or the name of the machine\n";
+    (StatusCode::FORBIDDEN, problem).into_response()
 }
 
 type Serving = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -271,6 +356,69 @@ mod tests {
                 assert_serves(path);
             }
         });
+    }
+
+    #[test]
+    fn names_that_a_web_site_can_have_are_not_answered_for() {
+        let own = OwnHosts {
+            machine: Some("gw1.example.net".to_owned()),
+        };
+        let has = |host: &'static str| own.has(&HeaderValue::from_static(host));
+        for host in [
+            "localhost",
+            "LOCALHOST:9000",
+            "127.0.0.1:8484",
+            "10.0.0.1:8484",
+            "[::1]:8484",
+            "[2001:db8::1]",
+            "router-1:9848",
+            "GW1.example.net:9848",
+        ] {
+            assert!(has(host), "{host}");
+        }
+        for host in [
+            "",
+            ":8484",
+            "evil.example:8484",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "gw1.evil.example",
+            "gw1.example.net.evil.example",
+            "localhost.",
+            "[::1",
+            "[evil.example]",
+        ] {
+            assert!(!has(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn at_a_tcp_address_another_name_is_refused() {
+        let router = Router::new().route("/small", get(async || "small"));
+        // The port is chosen by the kernel, and may be taken again before the server listens.
+        let (_server, address) = (0..10)
+            .find_map(|_| {
+                let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+                let address = listener.local_addr().unwrap();
+                drop(listener);
+                let listen = Listen::Tcp(address);
+                let server = HttpServer::start(&listen, "metrics.listen", router.clone());
+                Some((server.ok()?, address))
+            })
+            .unwrap();
+        for (host, status) in [
+            (format!("host: {address}\r\n"), "200"),
+            ("host: router-1:9848\r\n".to_owned(), "200"),
+            ("host: evil.example\r\n".to_owned(), "403"),
+            (String::new(), "403"),
+        ] {
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            stream.set_read_timeout(Some(LIMIT)).unwrap();
+            write!(stream, "GET /small HTTP/1.0\r\n{host}\r\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.contains(&format!(" {status} ")), "{host}: {answer}");
+        }
     }
 
     #[test]

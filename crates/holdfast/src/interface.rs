@@ -50,6 +50,7 @@ mod tests {
             up: !removed,
             removed,
             mtu: 1500,
+            is_bridge_port: false,
         }
     }
 

@@ -21,7 +21,7 @@ use holdfast_net::tun::LayerKind;
 use holdfast_wire::Instant;
 use tokio::sync::oneshot;
 
-use crate::command::{Attachment, Inbox, RunningWorker, WorkerHandle};
+use crate::command::{Attaching, Attachment, Inbox, RunningWorker, WorkerHandle};
 use crate::outages::OutageSender;
 use crate::runtime::random_bytes;
 
@@ -76,6 +76,7 @@ pub(crate) fn start(
         done: Some(done),
         thread,
         attachment,
+        attaching: Attaching::default(),
         injector: None,
     })
 }

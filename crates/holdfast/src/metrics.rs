@@ -17,11 +17,9 @@ use axum::routing::get;
 use holdfast_core::{CounterInfo, LinkState};
 use holdfast_settings::metrics::MetricsSettings;
 
-use crate::control::{
-    BucketStatus, ControlReply, ControlRequest, MobileSessionStatus, OutagesStatus, StatusReply,
-};
+use crate::control::{BucketStatus, ControlReply, MobileSessionStatus, OutagesStatus, StatusReply};
 use crate::counters;
-use crate::http::{DaemonStatus, HttpServer};
+use crate::http::{DaemonStatus, HttpServer, serve_status};
 
 /// The media types of the two formats.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -34,17 +32,12 @@ pub(crate) fn serve(
     settings: &MetricsSettings,
     control_socket: &Path,
 ) -> anyhow::Result<Option<HttpServer>> {
-    let Some(listen) = &settings.listen else {
-        return Ok(None);
+    let listen = settings.listen.as_ref();
+    let routes = |status| {
+        let routes = Router::new().route("/metrics", get(answer));
+        routes.with_state(status)
     };
-    let request = ControlRequest::Status {
-        flows_max: 0,
-        outages_max: 0,
-    };
-    let status = DaemonStatus::new(control_socket.to_owned(), request);
-    let router = Router::new().route("/metrics", get(answer));
-    let server = HttpServer::start(listen, "metrics.listen", router.with_state(status));
-    server.map(Some).context("metrics")
+    serve_status(listen, "metrics.listen", control_socket, 0, routes).context("metrics")
 }
 
 async fn answer(State(status): State<DaemonStatus>, headers: HeaderMap) -> Response {

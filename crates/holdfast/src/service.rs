@@ -33,9 +33,12 @@ pub(crate) fn stopping() {
     send(&[NotifyState::Stopping]);
 }
 
-/// The daemon works: the watchdog may wait on.
-pub(crate) fn alive() {
-    send(&[NotifyState::Watchdog]);
+/// The daemon works: the watchdog may wait on. `status` is what it does.
+pub(crate) fn alive(status: &str) {
+    send(&[
+        NotifyState::Watchdog,
+        NotifyState::Status(&one_line(status)),
+    ]);
 }
 
 /// Ticks for the sign of life: at least two in the watchdog's time.

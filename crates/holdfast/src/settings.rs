@@ -28,6 +28,7 @@ pub(crate) use manual::{MANUAL_FILE, settings_manual};
 pub(crate) use mobile::{
     Cell, MobileDaemonArgs, MobileSettings, ModemChoice, SourceSettings, UplinkSettings, resolve,
 };
+pub(crate) use reload::{Reloaded, nothing_changed};
 
 /// Exit status for settings and usage that cannot be right: `EX_USAGE` of sysexits.h.
 pub(crate) const EXIT_USAGE: u8 = 64;

@@ -4,16 +4,14 @@
 //!
 //! The page needs nothing from elsewhere, and its policy forbids the browser to load anything from
 //! there. A page of another site cannot read the status: the browser shows it no answer of another
-//! origin. At a loopback address [`is_own_host`] also refuses a name that was rebound to it.
+//! origin, and [`crate::http`] answers for no name of another site.
 
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodRouter, get};
 use holdfast_lab::demo::LiveDemo;
@@ -21,8 +19,7 @@ use holdfast_settings::kind::{Kind as _, takes};
 use holdfast_settings::text::{Listen, ListenAt};
 use holdfast_settings::web::WebSettings;
 
-use crate::control::ControlRequest;
-use crate::http::{DaemonStatus, HttpServer};
+use crate::http::{HttpServer, serve_status};
 
 /// Most outages that the page lists.
 const OUTAGES_MAX: usize = 100;
@@ -72,19 +69,21 @@ pub(crate) fn serve(
     settings: &WebSettings,
     control_socket: &Path,
 ) -> anyhow::Result<Option<HttpServer>> {
-    let Some(listen) = &settings.listen else {
-        return Ok(None);
-    };
-    let request = ControlRequest::Status {
-        flows_max: 0,
-        outages_max: OUTAGES_MAX,
-    };
-    let status = DaemonStatus::new(control_socket.to_owned(), request);
-    let answer = get(async move || match status.read().await {
-        Ok(reply) => json(serde_json::to_string(&*reply)),
-        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error:#}")).into_response(),
-    });
-    HttpServer::start(listen, "web.listen", pages(listen, answer)).map(Some)
+    let listen = settings.listen.as_ref();
+    serve_status(
+        listen,
+        "web.listen",
+        control_socket,
+        OUTAGES_MAX,
+        |status| {
+            pages(get(async move || match status.read().await {
+                Ok(reply) => json(serde_json::to_string(&*reply)),
+                Err(error) => {
+                    (StatusCode::SERVICE_UNAVAILABLE, format!("{error:#}")).into_response()
+                }
+            }))
+        },
+    )
 }
 
 /// Serves the page of the demo.
@@ -92,7 +91,7 @@ pub(crate) fn serve(
 /// Errors: one line; it cannot listen there.
 pub(crate) fn serve_demo(listen: &Listen, demo: Arc<LiveDemo>) -> anyhow::Result<HttpServer> {
     let answer = get(async move || json(demo.json()));
-    HttpServer::start(listen, "--web", pages(listen, answer))
+    HttpServer::start(listen, "--web", pages(answer))
 }
 
 fn json(text: serde_json::Result<String>) -> Response {
@@ -103,8 +102,7 @@ fn json(text: serde_json::Result<String>) -> Response {
 }
 
 /// The page, with `status` as its data.
-fn pages(listen: &Listen, status: MethodRouter) -> Router {
-    let is_loopback = matches!(listen, Listen::Tcp(address) if address.ip().is_loopback());
+fn pages(status: MethodRouter) -> Router {
     let mut router = Router::new().route("/status.json", status);
     for (path, kind, text) in FILES {
         router = router.route(
@@ -112,40 +110,15 @@ fn pages(listen: &Listen, status: MethodRouter) -> Router {
             get(async move || ([(header::CONTENT_TYPE, kind)], text)),
         );
     }
-    router.layer(from_fn(move |request, next| {
-        guarded(is_loopback, request, next)
-    }))
+    router.layer(map_response(with_policy))
 }
 
-/// The answer with its policy; none but a refusal for another host than this one.
-async fn guarded(is_loopback: bool, request: Request, next: Next) -> Response {
-    let host = request.headers().get(header::HOST);
-    let mut response = if is_loopback && !host.is_some_and(is_own_host) {
-        let problem =
-            "only localhost is served here; open it by that name, also through a tunnel\n";
-        (StatusCode::FORBIDDEN, problem).into_response()
-    } else {
-        next.run(request).await
-    };
+async fn with_policy(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
     response
-}
-
-/// Whether a `Host` is this machine's loopback, with any port: a tunnel has another one.
-fn is_own_host(host: &HeaderValue) -> bool {
-    let Ok(host) = host.to_str() else {
-        return false;
-    };
-    // `[::1]:8484`, `127.0.0.1:8484`, `localhost`
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(address, _)| address),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    let is_loopback = |address: IpAddr| address.is_loopback();
-    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(is_loopback)
 }
 
 #[cfg(test)]
@@ -154,32 +127,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-
-    #[test]
-    fn only_names_of_the_loopback_are_answered_for() {
-        let own = |host: &'static str| is_own_host(&HeaderValue::from_static(host));
-        for host in [
-            "localhost",
-            "LOCALHOST:9000",
-            "127.0.0.1:8484",
-            "127.1.2.3",
-            "[::1]:8484",
-        ] {
-            assert!(own(host), "{host}");
-        }
-        for host in [
-            "",
-            "evil.example:8484",
-            "localhost.evil.example",
-            "127.0.0.1.evil.example",
-            "10.0.0.1:8484",
-            "[::2]:8484",
-            "[::1",
-            "[evil.example]",
-        ] {
-            assert!(!own(host), "{host}");
-        }
-    }
+    use crate::http::OwnHosts;
 
     /// The answer to the request, without its date.
     fn ask(socket: &Path, request: &str) -> String {
@@ -194,9 +142,9 @@ mod tests {
     fn the_page_is_read_only_by_its_own_name_and_with_its_policy() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("web.sock");
-        // A page for the loopback, at a socket that no other program can have.
-        let listen = Listen::Tcp(([127, 0, 0, 1], 8484).into());
-        let router = pages(&listen, get(async || json(Ok("{}".to_owned()))));
+        // As at a TCP address, at a socket that no other program can have.
+        let router = pages(get(async || json(Ok("{}".to_owned()))));
+        let router = OwnHosts::default().only(router);
         let at = Listen::Unix(socket.to_str().unwrap().to_owned());
         let _server = HttpServer::start(&at, "--web", router).unwrap();
         for (request, expected) in [
@@ -223,8 +171,9 @@ mod tests {
             let answer = ask(&socket, request);
             assert!(answer.starts_with(expected), "{request}: {answer}");
             for (name, value) in HEADERS {
+                // A refusal is one line of text.
                 assert!(
-                    answer.contains(&format!("{name}: {value}\r\n")),
+                    expected.ends_with("403") || answer.contains(&format!("{name}: {value}\r\n")),
                     "{request}: {answer}"
                 );
             }

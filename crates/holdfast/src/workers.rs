@@ -5,6 +5,7 @@
 //! They are started when the interface is there for the first time. When it is removed they live on
 //! with all flows; when an interface of that name is there again they attach to it.
 
+use anyhow::bail;
 use holdfast_net::datapath::monotonic_ns;
 
 use crate::command::{Command, RunningWorker};
@@ -46,7 +47,11 @@ impl Workers {
         } else {
             for worker in &mut self.running {
                 if worker.attachment.link_ifindex != ifindex {
-                    worker.attachment = worker.handle.attach()?;
+                    worker.attachment = worker.attaching.attach(&worker.handle)?;
+                }
+                if worker.attachment.link_ifindex != ifindex {
+                    // A late answer to an earlier command, or a report that is late.
+                    bail!("the packet worker is at another interface of this name");
                 }
             }
         }

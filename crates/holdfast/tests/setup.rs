@@ -27,22 +27,48 @@ const ROUTER: &str = "
     ip tuntap add dev tun0 mode tun && ip link set tun0 up
     sysctl -q -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1";
 
-/// A namespace with these interfaces, and a folder. None, and a loud line, where that cannot be.
-fn machine(test: &str, interfaces: &str) -> Option<(NetNs, tempfile::TempDir)> {
-    if !available_or_skip(test) {
-        return None;
-    }
-    let ns = NetNs::new().unwrap();
-    let mut shell = ns.command("sh");
-    let status = shell.args(["-e", "-c", interfaces]).status().unwrap();
-    assert!(status.success());
-    Some((ns, tempfile::tempdir().unwrap()))
+/// The choice of a gateway at wlan0, without a question.
+const GATEWAY: [&str; 5] = ["--role", "gateway", "--wireless", "wlan0", "--yes"];
+
+/// A router in a namespace, and a folder for its settings file.
+struct Router {
+    ns: NetNs,
+    folder: tempfile::TempDir,
+    file: PathBuf,
 }
 
-fn setup(ns: &NetNs, arguments: &[&str]) -> Output {
-    let mut command = ns.command(HOLDFAST);
-    let command = command.arg("setup").args(arguments).stdin(Stdio::null());
-    command.output().unwrap()
+impl Router {
+    /// None, and a loud line, where that cannot be.
+    fn new(test: &str) -> Option<Self> {
+        if !available_or_skip(test) {
+            return None;
+        }
+        let ns = NetNs::new().unwrap();
+        let mut shell = ns.command("sh");
+        let status = shell.args(["-e", "-c", ROUTER]).status().unwrap();
+        assert!(status.success());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hf.toml");
+        Some(Self { ns, folder, file })
+    }
+
+    /// `holdfast setup` for the settings file.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.ns.command(HOLDFAST);
+        command.arg("setup").args(arguments);
+        command.arg("--config").arg(&self.file);
+        command
+    }
+
+    /// The same without a terminal.
+    fn setup(&self, arguments: &[&str]) -> Output {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn contents(&self) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+        contents(self.folder.path())
+    }
 }
 
 fn text(octets: &[u8]) -> String {
@@ -74,17 +100,16 @@ struct Session {
 }
 
 impl Session {
-    fn start(ns: &NetNs, arguments: &[&str]) -> Self {
+    fn start(router: &Router, arguments: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = text(ptsname(&master, Vec::new()).unwrap().as_bytes());
         let open = || File::options().read(true).write(true).open(&name).unwrap();
-        let mut command = ns.command(HOLDFAST);
-        command.arg("setup").args(arguments);
+        let mut command = router.command(arguments);
         command.stdin(open()).stdout(open()).stderr(open());
         Self {
-            child: ns.spawn_guarded(command).unwrap(),
+            child: router.ns.spawn_guarded(command).unwrap(),
             terminal: master.into(),
             shown: String::new(),
         }
@@ -117,11 +142,10 @@ impl Session {
 
 #[test]
 fn three_answers_make_a_checked_file() {
-    let Some((ns, folder)) = machine("three_answers_make_a_checked_file", ROUTER) else {
+    let Some(router) = Router::new("three_answers_make_a_checked_file") else {
         return;
     };
-    let file = folder.path().join("hf.toml");
-    let mut session = Session::start(&ns, &["--config", file.to_str().unwrap()]);
+    let mut session = Session::start(&router, &[]);
     session.wait_for("(mobile)? [gateway] ");
     session.answer("perhaps");
     session.wait_for("(mobile)? [gateway] ");
@@ -148,13 +172,13 @@ fn three_answers_make_a_checked_file() {
         checked.contains("the data path attaches to wlan0"),
         "{checked}"
     );
-    assert!(!file.exists());
+    assert!(!router.file.exists());
     session.answer("y");
     let end = session.wait_for("\n");
     assert_eq!(session.end(), Some(0), "{end}");
-    let files = contents(folder.path());
+    let files = router.contents();
     assert_eq!(files.len(), 1);
-    let (mode, octets) = &files[&file];
+    let (mode, octets) = &files[&router.file];
     assert_eq!(*mode, new_file_mode());
     let table: toml::Table = text(octets).parse().unwrap();
     assert_eq!(table["gateway"]["wireless"].as_str(), Some("wlan0"));
@@ -163,11 +187,11 @@ fn three_answers_make_a_checked_file() {
 
 #[test]
 fn an_interrupt_at_any_question_leaves_nothing() {
-    let Some((ns, folder)) = machine("an_interrupt_at_any_question_leaves_nothing", ROUTER) else {
+    let Some(router) = Router::new("an_interrupt_at_any_question_leaves_nothing") else {
         return;
     };
-    let file = folder.path().join("hf.toml");
     let devices = || {
+        let ns = &router.ns;
         ns.run(|| fs::read_to_string("/proc/thread-self/net/dev").unwrap())
             .unwrap()
     };
@@ -180,13 +204,12 @@ fn an_interrupt_at_any_question_leaves_nothing() {
     let before = names();
     for old in [None, Some("[gateway]\nwireless = \"wlan9\"\n")] {
         if let Some(old) = old {
-            fs::write(&file, old).unwrap();
+            fs::write(&router.file, old).unwrap();
         }
-        let kept = contents(folder.path());
+        let kept = router.contents();
         for questions in 1..=3 {
             for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-                let arguments = ["--force", "--config", file.to_str().unwrap()];
-                let mut session = Session::start(&ns, &arguments);
+                let mut session = Session::start(&router, &["--force"]);
                 for question in 1..=questions {
                     session.wait_for("] ");
                     if question < questions {
@@ -195,26 +218,18 @@ fn an_interrupt_at_any_question_leaves_nothing() {
                 }
                 session.child.signal(signal).unwrap();
                 assert_ne!(session.end(), Some(0));
-                assert_eq!(contents(folder.path()), kept, "{questions}");
+                assert_eq!(router.contents(), kept, "{questions}");
             }
         }
         // No, and no answer.
         for answer in ["no\n", "\x04"] {
-            let arguments = [
-                "--force",
-                "--role",
-                "gateway",
-                "--wireless",
-                "wlan0",
-                "--config",
-            ];
-            let arguments = [&arguments[..], &[file.to_str().unwrap()]].concat();
-            let mut session = Session::start(&ns, &arguments);
+            let gateway = &GATEWAY[..4];
+            let mut session = Session::start(&router, &[gateway, &["--force"]].concat());
             session.wait_for("[yes] ");
             session.terminal.write_all(answer.as_bytes()).unwrap();
             session.wait_for("nothing was changed");
             assert_eq!(session.end(), Some(1));
-            assert_eq!(contents(folder.path()), kept);
+            assert_eq!(router.contents(), kept);
         }
     }
     assert_eq!(names(), before);
@@ -222,12 +237,10 @@ fn an_interrupt_at_any_question_leaves_nothing() {
 
 #[test]
 fn a_script_reads_what_would_be_done() {
-    let Some((ns, folder)) = machine("a_script_reads_what_would_be_done", ROUTER) else {
+    let Some(router) = Router::new("a_script_reads_what_would_be_done") else {
         return;
     };
-    let file = folder.path().join("hf.toml");
-    let path = file.to_str().unwrap();
-    let output = setup(&ns, &["--yes", "--dry-run", "--json", "--config", path]);
+    let output = router.setup(&["--yes", "--dry-run", "--json"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(0), "{report:#}");
     assert_eq!(report["role"], "gateway");
@@ -236,22 +249,13 @@ fn a_script_reads_what_would_be_done() {
         report["findings"].as_array().unwrap().len() > 2,
         "{report:#}"
     );
-    assert!(contents(folder.path()).is_empty());
+    assert!(router.contents().is_empty());
     // The modem's interface of a mobile may be a tunnel.
-    let mobile = [
-        "--role",
-        "mobile",
-        "--wireless",
-        "tun0",
-        "--config",
-        path,
-        "--yes",
-        "--json",
-    ];
-    let output = setup(&ns, &mobile);
+    let mobile = ["--role", "mobile", "--wireless", "tun0", "--yes", "--json"];
+    let output = router.setup(&mobile);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report["service"], "other-file", "{report:#}");
-    let written = fs::read_to_string(&file).unwrap();
+    let written = fs::read_to_string(&router.file).unwrap();
     assert!(written.contains("interface = \"tun0\""), "{written}");
     assert_eq!(report["settings"], written);
 }
@@ -259,82 +263,55 @@ fn a_script_reads_what_would_be_done() {
 #[test]
 fn a_file_that_is_there_is_replaced_by_force_alone_and_is_kept() {
     let test = "a_file_that_is_there_is_replaced_by_force_alone_and_is_kept";
-    let Some((ns, folder)) = machine(test, ROUTER) else {
+    let Some(router) = Router::new(test) else {
         return;
     };
-    let file = folder.path().join("hf.toml");
-    let path = file.to_str().unwrap();
-    let arguments = [
-        "--role",
-        "gateway",
-        "--wireless",
-        "wlan0",
-        "--yes",
-        "--config",
-        path,
-    ];
-    fs::write(&file, "mine").unwrap();
-    let output = setup(&ns, &arguments);
+    fs::write(&router.file, "mine").unwrap();
+    let output = router.setup(&GATEWAY);
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(
         error.contains("--force") && error.lines().count() == 1,
         "{error}"
     );
-    assert_eq!(fs::read(&file).unwrap(), b"mine");
+    assert_eq!(fs::read(&router.file).unwrap(), b"mine");
     for number in 1..=2 {
-        let output = setup(&ns, &[&arguments[..], &["--force"]].concat());
+        let output = router.setup(&[&GATEWAY[..], &["--force"]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        let old = fs::read_to_string(folder.path().join("hf.toml.old1")).unwrap();
+        let old = fs::read_to_string(router.folder.path().join("hf.toml.old1")).unwrap();
         assert_eq!(old, "mine");
-        assert_eq!(contents(folder.path()).len(), 1 + number);
+        assert_eq!(router.contents().len(), 1 + number);
     }
     assert!(
-        contents(folder.path())
+        router
+            .contents()
             .values()
             .all(|(mode, _)| [0o600, new_file_mode()].contains(mode))
     );
     // The example as a package brings it is no operator's file.
     let made = Command::new(HOLDFAST)
         .args(["generate", "examples"])
-        .arg(folder.path())
+        .arg(router.folder.path())
         .status()
         .unwrap();
     assert!(made.success());
-    let example = folder.path().join("holdfast.toml");
-    let arguments = [
-        "--wireless",
-        "wlan0",
-        "--yes",
-        "--config",
-        example.to_str().unwrap(),
-    ];
-    assert!(setup(&ns, &arguments).status.success());
-    assert!(fs::metadata(&example).unwrap().len() < 500);
+    let file = router.folder.path().join("holdfast.toml");
+    let router = Router { file, ..router };
+    assert!(router.setup(&GATEWAY).status.success());
+    assert!(fs::metadata(&router.file).unwrap().len() < 500);
 }
 
 #[test]
 fn a_problem_is_reported_and_nothing_is_started() {
-    let Some((ns, folder)) = machine("a_problem_is_reported_and_nothing_is_started", ROUTER) else {
+    let Some(router) = Router::new("a_problem_is_reported_and_nothing_is_started") else {
         return;
     };
-    let file = folder.path().join("hf.toml");
-    let path = file.to_str().unwrap();
-    let arguments = [
-        "--role",
-        "gateway",
-        "--wireless",
-        "down0",
-        "--yes",
-        "--config",
-        path,
-    ];
-    let output = setup(&ns, &arguments);
+    let output = router.setup(&["--role", "gateway", "--wireless", "down0", "--yes"]);
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{shown}");
     assert!(shown.contains("PROBLEM down0 is down"), "{shown}");
     assert!(shown.contains("was not started"), "{shown}");
-    assert!(file.exists());
+    assert!(router.file.exists());
 }
 
 /// Instead of systemd: it notes its orders.
@@ -343,24 +320,25 @@ const SYSTEMCTL: &str = "#!/bin/sh\necho \"$@\" >> /run/orders\n";
 #[test]
 fn the_unit_is_enabled_and_started_where_systemd_runs() {
     let test = "the_unit_is_enabled_and_started_where_systemd_runs";
-    let Some((ns, folder)) = machine(test, ROUTER) else {
+    let Some(router) = Router::new(test) else {
         return;
     };
-    let systemctl = folder.path().join("systemctl");
+    let systemctl = router.folder.path().join("systemctl");
     fs::write(&systemctl, SYSTEMCTL).unwrap();
     fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o755)).unwrap();
+    let gateway = GATEWAY.join(" ");
     let run = |before: &str, flags: &str| {
         // In a mount namespace of its own: /etc and /run are empty there.
         let script = format!(
             "mount -t tmpfs none /etc && mount -t tmpfs none /run && {before}
-             {HOLDFAST} setup --role gateway --wireless wlan0 --yes {flags} && cat /etc/holdfast/holdfast.toml
+             {HOLDFAST} setup {gateway} {flags} && cat /etc/holdfast/holdfast.toml
              cat /run/orders 2>/dev/null || echo no orders"
         );
-        let mut command = ns.command("unshare");
+        let mut command = router.ns.command("unshare");
         command.args(["--mount", "sh", "-c", &script]);
         let path = format!(
             "{}:{}",
-            folder.path().display(),
+            router.folder.path().display(),
             std::env::var("PATH").unwrap()
         );
         text(&command.env("PATH", path).output().unwrap().stdout)

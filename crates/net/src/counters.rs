@@ -33,7 +33,7 @@ pub const DATA_PATH: &[CounterInfo] = counters! {
     "passed_fragment",
     /// Packets that passed because of their IPv6 extension headers.
     "passed_extension",
-    /// Frames to a group or to all hosts that passed.
+    /// Frames to a group, to all hosts or to another host that passed.
     "passed_group",
     /// Frames with a VLAN tag that passed.
     "passed_vlan",

@@ -88,6 +88,7 @@ pub struct PathOptions {
 #[derive(Debug)]
 pub struct DataPath {
     heartbeat: SharedValues,
+    bridge_port: SharedValues,
     // Fields drop in this order: no packet may be redirected to a removed device.
     _hooks: [Hook; 2],
     giving: [Hook; 2],
@@ -147,6 +148,7 @@ impl DataPath {
         }
         .load()?;
         let heartbeat = SharedValues::map(&programs.map("heartbeat")?)?;
+        let bridge_port = SharedValues::map(&programs.map("bridge_port")?)?;
         let counters = Counters::of(&programs, DATA_PATH)?;
         let taken_peers = programs.map("taken_peers")?;
         let give = |name, tun: &Tun| programs.attach(name, tun.ifindex(), HookSide::Ingress, mode);
@@ -158,6 +160,7 @@ impl DataPath {
         ];
         Ok(Self {
             heartbeat,
+            bridge_port,
             _hooks: hooks,
             giving,
             down,
@@ -296,6 +299,12 @@ impl DataPath {
     /// Has all packets passed on from now on, until the next beat.
     pub fn stop_taking(&self) {
         self.heartbeat.store(0, 0);
+    }
+
+    /// Whether the wireless interface is a port of a bridge, which receives frames to others too. Until
+    /// the first call it is none.
+    pub fn set_bridge_port(&self, is_port: bool) {
+        self.bridge_port.store(0, is_port.into());
     }
 
     /// A reader of the programs' counters.

@@ -35,6 +35,8 @@ pub struct InterfaceState {
     pub removed: bool,
     /// The MTU in octets; 0 if the kernel did not report it.
     pub mtu: u32,
+    /// Whether it is a port of a bridge or of a virtual switch.
+    pub is_bridge_port: bool,
 }
 
 /// The monitor's events.
@@ -124,6 +126,7 @@ impl InterfaceState {
             up: info.up && !removed,
             removed,
             mtu: info.mtu,
+            is_bridge_port: info.is_bridge_port,
         }
     }
 }
@@ -178,6 +181,29 @@ mod tests {
         let state = await_state(&mut monitor, |state| state.name == "lo");
         assert!(state.carrier && state.up && !state.removed);
         assert_eq!(state.mtu, 65536);
+    }
+
+    #[test]
+    fn a_port_of_a_bridge_is_reported_as_one_until_it_leaves() {
+        if !available_or_skip("a_port_of_a_bridge_is_reported_as_one_until_it_leaves") {
+            return;
+        }
+        let ns = NetNs::new().unwrap();
+        let mut monitor = ns.run(|| LinkMonitor::open().unwrap()).unwrap();
+        for (command, is_port) in [
+            (
+                "ip link add br0 type bridge && ip link add w0 type veth peer name w1",
+                false,
+            ),
+            ("ip link set w0 master br0", true),
+            ("ip link set w0 nomaster", false),
+        ] {
+            let status = ns.command("sh").args(["-c", command]).status().unwrap();
+            assert!(status.success());
+            await_state(&mut monitor, |state| {
+                state.name == "w0" && state.is_bridge_port == is_port
+            });
+        }
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub struct LinkInfo {
     pub kind: String,
     /// The bridge, bond or VRF that it is a port of.
     pub master: Option<u32>,
+    /// Whether it is a port of a bridge or of a virtual switch.
+    pub is_bridge_port: bool,
     /// Whether it is a port of a hardware switch.
     pub is_switch_port: bool,
 }
@@ -78,6 +80,7 @@ impl LinkInfo {
             link_type: message.header.link_layer_type.into(),
             kind: String::new(),
             master: None,
+            is_bridge_port: false,
             is_switch_port: false,
         };
         for attribute in &message.attributes {
@@ -90,6 +93,7 @@ impl LinkInfo {
                 LinkAttribute::PhysSwitchId(_) => info.is_switch_port = true,
                 LinkAttribute::LinkInfo(infos) => {
                     info.kind = infos.iter().find_map(kind_of).unwrap_or_default();
+                    info.is_bridge_port = infos.iter().any(is_of_bridge_port);
                 }
                 _ => {}
             }
@@ -102,6 +106,15 @@ fn kind_of(info: &netlink_packet_route::link::LinkInfo) -> Option<String> {
     match info {
         netlink_packet_route::link::LinkInfo::Kind(kind) => Some(kind.to_string()),
         _ => None,
+    }
+}
+
+fn is_of_bridge_port(info: &netlink_packet_route::link::LinkInfo) -> bool {
+    match info {
+        netlink_packet_route::link::LinkInfo::PortKind(kind) => {
+            ["bridge", "openvswitch"].contains(&kind.to_string().as_str())
+        }
+        _ => false,
     }
 }
 

@@ -34,11 +34,11 @@ pub(crate) struct BeforeOutage {
     leaps: u32,
 }
 
-/// The first probe of a silence.
+/// The first probe of a silence, or the first data that the FH has sent in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probed {
     seq: SeqNum,
-    /// The newest timestamp that was sent before it.
+    /// What was sent before has an older timestamp.
     tsval: Option<u32>,
 }
 
@@ -263,6 +263,14 @@ impl<P: Payload> Flow<P> {
             tsval: self.tsval_sent,
         });
         Some(self.resend(piece))
+    }
+
+    /// Data of the FH passes in a silence: its answer is as good as that of a probe.
+    pub(crate) fn note_passed_probe(&mut self, segment: &Segment) {
+        self.probed.get_or_insert(Probed {
+            seq: segment.seq,
+            tsval: segment.options.timestamps.map(|ts| ts.tsval),
+        });
     }
 
     /// The MH's segment answers what was sent before the first probe: it echoes an older timestamp

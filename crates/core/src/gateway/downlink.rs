@@ -67,6 +67,9 @@ impl<P: Payload> Turn<'_, P> {
     /// Data that the MH may lack: cached, and forwarded if it is its turn.
     fn keep_and_judge(&mut self, segment: &Segment, payload: &P) -> Verdict {
         if !self.scheme.caches() {
+            if self.mobile.link == Link::Silent {
+                self.flow.note_passed_probe(segment);
+            }
             self.hook(|scheme, flow, cx| scheme.on_data(flow, segment, Insertion::Full, cx));
             self.forward(segment);
             return Verdict::Forward;

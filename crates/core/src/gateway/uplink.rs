@@ -110,10 +110,14 @@ impl<P: Payload> Turn<'_, P> {
 
     /// The MH was silent, and answers what was sent before.
     fn shows_that_link_kept(&self, segment: &Segment, outcome: &AckOutcome) -> bool {
-        let was_silent = self.mobile.link == Link::Silent && self.mobile.changing.is_some();
+        let caches = self.scheme.caches();
+        let is_judged = self.mobile.changing.is_some() || !caches;
+        let was_silent = self.mobile.link == Link::Silent && is_judged;
         // No timestamp shows whether the MH answers a keep-alive or what came before it.
         let is_upload = self.mobile.upload_is_silent();
-        let reports_new = outcome.acked > 0 || outcome.arrived_bytes > 0;
+        // New data of the FH in the silence may arrive although what came before it is lost.
+        let has_arrived = caches && outcome.arrived_bytes > 0;
+        let reports_new = outcome.acked > 0 || has_arrived;
         was_silent && !is_upload && self.flow.answers_from_before_probe(segment, reports_new)
     }
 

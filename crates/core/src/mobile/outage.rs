@@ -7,8 +7,9 @@ use core::time::Duration;
 use holdfast_wire::Instant;
 
 use super::Mobile;
+use crate::back_off::RTO_VARIATION_MIN;
 use crate::link_state::LinkSource;
-use crate::outage::{Outage, RTO_VARIATION_MIN, likely_up, stall_without};
+use crate::outage::{Outage, likely_up, stall_without};
 
 /// An outage that has not ended.
 #[derive(Clone, Copy, Debug)]

@@ -6,8 +6,9 @@ use core::time::Duration;
 use holdfast_wire::Instant;
 
 use super::{HostFlow, MobileHost};
+use crate::back_off::RTO_VARIATION_MIN;
 use crate::link_state::LinkSource;
-use crate::outage::{Outage, RTO_VARIATION_MIN, stall_without};
+use crate::outage::{Outage, stall_without};
 use crate::rtt::RTO_INITIAL;
 
 /// The limit of those that were not reported yet.

@@ -5,7 +5,8 @@
 //!
 //! Outages are detected as for all schemes, by reports and by silence. Nothing is cached, so
 //! nothing is probed for, retransmitted or withheld, and no ACK is made. A silence ends with the
-//! next segment of the MH.
+//! next segment of the MH. If that answers what was sent before the silence, the link was late and
+//! lost nothing: that is no outage.
 
 use holdfast_wire::Segment;
 
@@ -76,6 +77,36 @@ mod tests {
         assert_eq!(bench.down(1, LEN), passed(), "the FH retransmits");
         assert_eq!(bench.up(1001), passed());
         assert_eq!(costs(&mut bench), [(LinkSource::Silence, 1, 2_000, 1_000)]);
+    }
+
+    #[test]
+    fn a_silence_after_which_all_arrives_is_a_slow_link_and_no_outage() {
+        for fh_retransmits in [false, true] {
+            let mut bench = bench(Scheme::Observe);
+            bench.forward(1, 2);
+            let sent = bench.fh_clock_seen;
+            assert_eq!(bench.wait(3_000), NOTHING);
+            if fh_retransmits {
+                assert_eq!(bench.down(1, LEN), passed());
+            }
+            bench.fh_clock_seen = sent;
+            assert_eq!(bench.up(2001), passed());
+            assert_eq!((costs(&mut bench), bench.counter("silences")), (vec![], 1));
+            assert_eq!(bench.counter("false_silences"), 1);
+        }
+    }
+
+    #[test]
+    fn data_that_arrives_above_a_loss_shows_an_outage() {
+        let mut bench = bench(Scheme::Observe);
+        bench.forward(1, 1);
+        let sent = bench.fh_clock_seen;
+        assert_eq!(bench.wait(3_000), NOTHING);
+        assert_eq!(bench.down(1001, LEN), passed(), "new data of the FH");
+        // The MH echoes what came in order (RFC 7323, 4.3).
+        bench.fh_clock_seen = sent;
+        assert_eq!(bench.up_with_sack(1, 1001, 2001), passed());
+        assert_eq!(costs(&mut bench).len(), 1);
     }
 
     #[test]

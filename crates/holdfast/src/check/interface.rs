@@ -227,6 +227,7 @@ mod tests {
             link_type: 1,
             kind: kind.into(),
             master,
+            is_bridge_port: false,
             is_switch_port: false,
         }
     }

@@ -70,6 +70,8 @@ pub(super) struct Control {
     /// What is run when a mobile has come.
     took_over: Rc<TookOver>,
     outages: RefCell<OutageList>,
+    /// Why the newest reload failed, if it did.
+    pub(super) reload_problem: RefCell<Option<String>>,
 }
 
 impl Control {
@@ -97,6 +99,7 @@ impl Control {
             slow_readers: Semaphore::new(CALLERS_MAX),
             leaving: Cell::new(false),
             took_over: Rc::default(),
+            reload_problem: RefCell::default(),
         })
     }
 
@@ -210,6 +213,9 @@ impl Control {
         if !away.is_empty() {
             parts.push(format!("waits for the interface {}", names(&away)));
         }
+        if let Some(problem) = &*self.reload_problem.borrow() {
+            parts.push(format!("not reloaded: {problem}"));
+        }
         parts.join("; ")
     }
 
@@ -221,7 +227,8 @@ impl Control {
             are_alive &= link.workers.are_alive();
         }
         if are_alive {
-            service::alive();
+            // A try to attach may have succeeded.
+            service::alive(&self.service_status());
         } else {
             tracing::error!(
                 "the packet worker hangs, and packets pass by; unless systemd restarts the gateway, \

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::records::Records;
 use super::station::Station;
 use super::worker::{Worker, WorkerSettings, attachment};
-use crate::command::{RunningWorker, WorkerHandle};
+use crate::command::{Attaching, RunningWorker, WorkerHandle};
 use crate::outages::OutageSender;
 
 /// Starts the thread. `station` makes the part of a base station in it, where there are neighbours.
@@ -35,6 +35,7 @@ pub(super) fn start(
         done: Some(done),
         thread,
         attachment,
+        attaching: Attaching::default(),
         injector: None,
     })
 }

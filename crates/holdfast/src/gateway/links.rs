@@ -19,6 +19,8 @@ pub(super) struct WirelessLink {
     pub(super) workers: Workers,
     /// Carrier and MTU as last reported to the workers.
     reported: Option<(bool, u32)>,
+    /// Whether the interface is a port of a bridge, as last reported by the kernel.
+    is_bridge_port: bool,
     starter: Starter,
 }
 
@@ -31,6 +33,7 @@ impl WirelessLink {
             interface: NamedInterface::new(name),
             workers: Workers::default(),
             reported: None,
+            is_bridge_port: false,
             starter,
         };
         match Interface::query(name) {
@@ -77,6 +80,7 @@ impl WirelessLink {
             return Ok(());
         }
         self.try_to_attach();
+        self.order(&Command::BridgePort(self.is_bridge_port))?;
         let carrier = has_carrier(&self.interface.name).unwrap_or(false);
         self.report(carrier && self.workers.is_attached(), 0)
     }
@@ -101,6 +105,8 @@ impl WirelessLink {
         if self.interface.ifindex != before {
             self.try_to_attach();
         }
+        self.is_bridge_port = state.is_bridge_port;
+        self.order(&Command::BridgePort(self.is_bridge_port))?;
         let is_there = self.workers.is_attached();
         // The kernel's report may be a second late: by now the carrier may be another.
         let carrier = is_there && has_carrier(&state.name).unwrap_or(state.carrier);

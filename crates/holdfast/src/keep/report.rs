@@ -56,7 +56,10 @@ impl KeepWorker {
             }
             Command::Limits(limits) => self.set_limits(limits.keep),
             // Frames go out as they came; and none of this is about packets that are kept.
-            Command::Mtu(_) | Command::Notice(_) | Command::Abilities(_) => {}
+            Command::Mtu(_)
+            | Command::BridgePort(_)
+            | Command::Notice(_)
+            | Command::Abilities(_) => {}
         }
     }
 

@@ -74,6 +74,8 @@ struct Daemon {
     outages: OutageList,
     /// The workers' reports about outages.
     ended_outages: Receiver<EndedOutage>,
+    /// Why the newest reload failed, if it did.
+    reload_problem: Option<String>,
 }
 
 impl Daemon {
@@ -115,6 +117,7 @@ impl Daemon {
             send_errors: 0,
             outages: OutageList::new(false, outages::now()),
             ended_outages,
+            reload_problem: None,
             args,
             settings,
         })

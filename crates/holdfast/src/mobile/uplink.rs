@@ -90,14 +90,14 @@ impl Uplink {
         &self.workers
     }
 
-    /// Other limits of the queues, from now on.
-    pub(super) fn set_limits(&mut self, settings: UplinkSettings) {
+    /// Other limits of the queues, from now on; false if a worker hangs or has ended.
+    pub(super) fn set_limits(&mut self, settings: UplinkSettings) -> bool {
         self.starter.settings = settings;
         self.workers.send(&Command::Limits(Box::new(Limits {
             core: self.starter.core(),
             drain: Duration::ZERO,
             keep: settings.keep,
-        })));
+        })))
     }
 
     /// A report about the link. The daemon has combined its sources already.

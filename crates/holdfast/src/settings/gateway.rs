@@ -178,7 +178,16 @@ impl GatewayArgs {
         running: &GatewaySettings,
     ) -> Result<Reloaded<GatewaySettings>, SettingsError> {
         let over = |file: &SettingsFile| self.over(file);
-        Reloaded::read(self.config.as_deref(), &running.file, GATEWAY_LIVE, over)
+        let mut reloaded =
+            Reloaded::read(self.config.as_deref(), &running.file, GATEWAY_LIVE, over)?;
+        let keys = |settings: &GatewaySettings| -> Vec<_> {
+            let mobiles = settings.mobiles.iter();
+            mobiles.map(|mobile| mobile.key.clone()).collect()
+        };
+        if keys(&reloaded.settings) != keys(running) {
+            reloaded.note_replaced_file("mobile");
+        }
+        Ok(reloaded)
     }
 
     /// The same, of a file that is read already.

@@ -135,7 +135,12 @@ impl MobileDaemonArgs {
         running: &MobileSettings,
     ) -> Result<Reloaded<MobileSettings>, SettingsError> {
         let over = |file: &SettingsFile| self.over(file);
-        Reloaded::read(self.config.as_deref(), &running.file, MOBILE_LIVE, over)
+        let mut reloaded =
+            Reloaded::read(self.config.as_deref(), &running.file, MOBILE_LIVE, over)?;
+        if reloaded.settings.key != running.key {
+            reloaded.note_replaced_file("mobile.key_file");
+        }
+        Ok(reloaded)
     }
 
     /// The settings of the flags and of a file that is read already.
@@ -367,7 +372,7 @@ mod tests {
         write(7, "auto");
         std::fs::write(&key_file, keys[1].to_secret_text()).expect("written");
         let reloaded = flags.mobile.reload(&running).expect("good");
-        assert_eq!(reloaded.applied, ["mobile.keepalive_s"]);
+        assert_eq!(reloaded.applied, ["mobile.keepalive_s", "mobile.key_file"]);
         assert_eq!(reloaded.left, ["mobile.scheme"]);
         let settings = reloaded.settings;
         assert_eq!(settings.key.as_ref(), Some(&keys[1]));

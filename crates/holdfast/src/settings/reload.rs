@@ -6,6 +6,8 @@
 
 use std::path::Path;
 
+use anyhow::bail;
+
 use super::SettingsError;
 use super::file::SettingsFile;
 use super::keys::{Key, Section};
@@ -89,12 +91,17 @@ impl<T> Reloaded<T> {
         })
     }
 
-    /// Logs what has changed, and what has not.
-    pub(crate) fn announce(&self) {
-        match self.applied.as_slice() {
-            [] => tracing::info!("the settings were read again: nothing to apply"),
-            keys => tracing::info!("the settings were read again; applied: {}", keys.join(", ")),
+    /// The file that the key names was replaced: the key is applied, although its value is the same.
+    pub(super) fn note_replaced_file(&mut self, key: &str) {
+        if !self.applied.iter().any(|applied| applied == key) {
+            self.applied.push(key.to_owned());
         }
+    }
+
+    /// Logs what has changed, and what has not.
+    ///
+    /// Errors: it did not reach all packet workers.
+    pub(crate) fn announce(&self, has_reached_workers: bool) -> anyhow::Result<()> {
         if !self.left.is_empty() {
             tracing::warn!(
                 "{}: not applied, the values of the start stay; restart the daemon to apply them, no \
@@ -102,5 +109,21 @@ impl<T> Reloaded<T> {
                 self.left.join(", ")
             );
         }
+        if !has_reached_workers {
+            bail!(
+                "the settings were read again, but a packet worker does not answer and keeps its limits \
+                 of before; restart the daemon"
+            );
+        }
+        match self.applied.as_slice() {
+            [] => tracing::info!("the settings were read again: nothing to apply"),
+            keys => tracing::info!("the settings were read again; applied: {}", keys.join(", ")),
+        }
+        Ok(())
     }
+}
+
+/// The error of a reload that has changed nothing.
+pub(crate) fn nothing_changed(error: anyhow::Error) -> anyhow::Error {
+    anyhow::anyhow!("{error:#}; the settings of before stay in force")
 }

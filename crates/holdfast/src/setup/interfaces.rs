@@ -243,6 +243,7 @@ mod tests {
                 link_type: 1,
                 kind: String::new(),
                 master: None,
+                is_bridge_port: false,
                 is_switch_port: false,
             },
             master: None,

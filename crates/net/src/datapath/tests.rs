@@ -37,7 +37,16 @@ fn load_with(kind: LayerKind, copies: Option<[u32; 2]>) -> Programs {
         ahead_dscp: Some(46),
         copies,
     };
-    settings.load().unwrap()
+    let programs = settings.load().unwrap();
+    // No frame of these tests has the address of the interface on which it runs.
+    set_bridge_port(&programs, true);
+    programs
+}
+
+fn set_bridge_port(programs: &Programs, is_port: bool) {
+    let map = programs.map("bridge_port").unwrap();
+    let is_port = is_port.into();
+    SharedValues::map(&map).unwrap().store(0, is_port);
 }
 
 fn beat(programs: &Programs, at_ns: u64) {
@@ -99,6 +108,40 @@ fn run_all(programs: &Programs, lives: bool) {
             }
         }
     }
+}
+
+#[test]
+fn frames_to_another_host_are_taken_at_a_bridge_port_alone() {
+    if !available_or_skip("frames_to_another_host_are_taken_at_a_bridge_port_alone") {
+        return;
+    }
+    let programs = load(LayerKind::Ethernet);
+    beat(&programs, monotonic_ns() + 3_600_000_000_000);
+    // The kernel runs the program on `lo`, whose address is 0.
+    let mut frame = tcp_frame();
+    for (destination, is_port, is_taken) in [
+        ([0; 6], false, true),
+        ([0; 6], true, true),
+        ([2, 0, 0, 0, 0, 9], false, false),
+        ([2, 0, 0, 0, 0, 9], true, true),
+        ([0xff; 6], true, false),
+    ] {
+        set_bridge_port(&programs, is_port);
+        frame[..6].copy_from_slice(&destination);
+        let (answer, _, _) = run_once(&programs, "wireless_ingress", &frame, 1).unwrap();
+        let expected = if is_taken { REDIRECT } else { NEXT };
+        assert_eq!(answer, expected, "{destination:?}, port: {is_port}");
+    }
+}
+
+fn tcp_frame() -> Vec<u8> {
+    let mut frame = Vec::new();
+    etherparse::PacketBuilder::ethernet2([2; 6], [0; 6])
+        .ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64)
+        .tcp(4000, 80, 1, 1000)
+        .write(&mut frame, &[7; 100])
+        .unwrap();
+    frame
 }
 
 #[test]

@@ -7,12 +7,11 @@ use core::time::Duration;
 use holdfast_wire::{Instant, Segment, SeqNum};
 
 use super::echo::Echo;
+use crate::back_off::RTO_VARIATION_MIN;
 use crate::rtt::RttEstimator;
 
 /// Retransmitted ranges of the FH that are stored, at most.
 const REPEATED_MAX: usize = 16;
-/// The least that today's senders add to their round trip (Linux: `TCP_RTO_MIN`).
-const RTO_VARIATION_MIN: Duration = Duration::from_millis(200);
 /// What its queues are taken to add to the wired half's shortest round trip at most: so much
 /// more is hidden for less than the FH's timeout, with the settings' part of it.
 const WIRED_VARIATION_MAX: Duration = Duration::from_millis(50);

@@ -59,6 +59,7 @@ impl Worker {
             ),
             Command::Forget(addresses) => self.engine.forget_addresses(&addresses),
             Command::Mtu(mtu) => self.bounds.wireless_mtu = mtu,
+            Command::BridgePort(is_port) => self.path.set_bridge_port(is_port),
             Command::Attach(reply) => {
                 // The control thread may have lost its patience.
                 let _ = reply.try_send(self.attach_again());

@@ -5,16 +5,24 @@
 use super::Daemon;
 use crate::mobile::uplink::Uplink;
 use crate::service;
+use crate::settings::nothing_changed;
 
 impl Daemon {
     /// What the service manager shows of this daemon.
     pub(super) fn service_status(&self) -> String {
         let name = &self.settings.interface;
-        if self.interface.ifindex.is_some() {
+        let is_attached = |uplink: &Uplink| uplink.workers().is_attached();
+        let mut status = if self.interface.ifindex.is_none() {
+            format!("waits for the interface {name}")
+        } else if self.uplink.as_ref().is_none_or(is_attached) {
             format!("serves {name}")
         } else {
-            format!("waits for the interface {name}")
+            format!("serves {name}; what is sent through it passes by")
+        };
+        if let Some(problem) = &self.reload_problem {
+            status += &format!("; not reloaded: {problem}");
         }
+        status
     }
 
     /// Tries again what has failed, and reports that the daemon works, if it does.
@@ -24,7 +32,8 @@ impl Daemon {
         }
         let workers = self.uplink.as_ref().map(Uplink::workers);
         if workers.is_none_or(crate::workers::Workers::are_alive) {
-            service::alive();
+            // A try to attach may have succeeded.
+            service::alive(&self.service_status());
         } else {
             tracing::error!(
                 "a packet worker hangs, and packets pass by; unless systemd restarts the daemon, \
@@ -36,31 +45,29 @@ impl Daemon {
     /// Applies what can change while flows live. A wrong file changes nothing.
     pub(super) fn reload(&mut self) {
         service::reloading();
-        match self.try_to_reload() {
-            Ok(()) => service::ready(&self.service_status()),
-            Err(error) => {
-                tracing::error!("{error:#}; the settings of before stay in force");
-                service::ready(&format!(
-                    "{}; not reloaded: {error:#}",
-                    self.service_status()
-                ));
-            }
+        let problem = self.try_to_reload().err();
+        self.reload_problem = problem.map(|error| format!("{error:#}"));
+        if let Some(problem) = &self.reload_problem {
+            tracing::error!("{problem}");
         }
+        service::ready(&self.service_status());
     }
 
     fn try_to_reload(&mut self) -> anyhow::Result<()> {
-        let reloaded = self.args.reload(&self.settings)?;
+        let reloaded = self.args.reload(&self.settings);
+        let reloaded = reloaded.map_err(|error| nothing_changed(error.into()))?;
         let (settings, now) = (&reloaded.settings, self.now());
         if let Some(key) = &settings.key {
             self.session.set_key(key.clone(), now);
         }
         self.session.set_keepalive(settings.keepalive);
-        if let (Some(uplink), Some(limits)) = (&mut self.uplink, settings.uplink) {
-            uplink.set_limits(limits);
-        }
+        let has_reached = match (&mut self.uplink, settings.uplink) {
+            (Some(uplink), Some(limits)) => uplink.set_limits(limits),
+            _ => true,
+        };
         crate::log::set_filter(settings.log_filter.as_deref());
-        reloaded.announce();
+        let announced = reloaded.announce(has_reached);
         self.settings = reloaded.settings;
-        Ok(())
+        announced
     }
 }

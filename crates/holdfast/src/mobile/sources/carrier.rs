@@ -37,6 +37,7 @@ impl CarrierSource {
             up: false,
             removed: true,
             mtu: 0,
+            is_bridge_port: false,
         });
         let gone: Vec<_> = gone.collect();
         for state in &gone {

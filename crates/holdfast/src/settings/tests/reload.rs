@@ -103,6 +103,40 @@ fn a_wrong_file_changes_nothing_also_where_only_a_restart_would_apply_it() {
 }
 
 #[test]
+fn a_key_file_that_was_replaced_is_applied_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let key_file = folder.path().join("a.key");
+    let write = |octet| {
+        let key = holdfast_core::signal::MobileKey::from_random([octet; 36]);
+        std::fs::write(&key_file, key.to_secret_text()).unwrap();
+        key
+    };
+    write(1);
+    let text =
+        format!("[[mobile]]\nname = \"a\"\nkey_file = {key_file:?}\naddresses = [\"10.9.0.2\"]\n");
+    let mut running = running(&text);
+    assert_eq!(running.reload(&text), Ok([String::new(), String::new()]));
+    let key = write(2);
+    assert_eq!(
+        running.reload(&text),
+        Ok(["mobile".to_owned(), String::new()])
+    );
+    assert_eq!(running.settings.mobiles[0].key, key);
+}
+
+#[test]
+fn what_did_not_reach_the_workers_is_an_error() {
+    let running = running("[gateway]\ndrain_s = 1\n");
+    let reloaded = running.args.reload(&running.settings).unwrap();
+    assert!(reloaded.announce(true).is_ok());
+    let error = reloaded.announce(false).unwrap_err().to_string();
+    assert!(
+        error.contains("keeps its limits of before; restart"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_new_value_may_contradict_one_that_stays() {
     let mut running = running("[gateway]\nscheme = \"hold\"\n[snoop]\nset = \"1995\"\n");
     // Right as a whole; of it only the limit is live.
