@@ -5,11 +5,12 @@
 //! and the scenarios and runs that each is about ([`mod@file`]). A verdict is computed
 //! from both by the rules in that file. The rules:
 //!
-//! - a **cell** holds if the median of its runs is within the metric's tolerance of what is
-//!   printed; a cell printed as unfinished holds if most of its runs do not finish;
-//! - an **order** holds if each two variants that the paper prints apart are in the same
-//!   order here, by whatever distance, and those that it prints as equal are equal here: within
-//!   `tie_percent`, or the metric's `absolute` tolerance;
+//! - a **cell** holds if the median of its runs (their mean, if the paper prints `means`) is
+//!   within the metric's tolerance of what is printed; a cell printed as unfinished holds if most
+//!   of its runs do not finish;
+//! - an **order** holds if each two variants that the paper prints apart are apart here and in the
+//!   same order, and those that it prints as equal are equal here: within `tie_percent`, or the
+//!   metric's `absolute` tolerance;
 //! - a **statement** has rules of its own ([`rule`]): select runs, reduce them to values,
 //!   compare, expect;
 //! - what needs a condition that the paper does not print, or a variant for which there is no

@@ -25,6 +25,8 @@ pub(super) struct Case {
     pub(super) sides: [Option<f64>; 2],
     /// None: it cannot be computed.
     pub(super) value: Option<f64>,
+    /// One of the two values that are compared has no run here.
+    pub(super) lacks_runs: bool,
 }
 
 impl Case {
@@ -82,6 +84,7 @@ impl Reduced<'_> {
                 parameters,
                 sides: [side, None],
                 value,
+                lacks_runs: false,
             }];
         };
         let runs = |value: &Json| -> Vec<&ResultLine> {
@@ -98,8 +101,10 @@ impl Reduced<'_> {
             let runs = [runs(&pair[0]), runs(&pair[1])];
             let sides = [0, 1].map(|index| self.side(&runs[index], f64::NAN));
             // The equation is about one outage: a run with more of them is another experiment.
-            let outages = |index: usize| runs[index].first().map(|line| line.stalls_s.len());
-            let is_comparable = compare.equation.is_none() || outages(0) == outages(1);
+            let mut outages = runs.iter().flatten().map(|line| line.stalls_s.len());
+            let first = outages.next();
+            let is_comparable =
+                compare.equation.is_none() || outages.all(|outages| Some(outages) == first);
             Case {
                 parameters: parameters.clone(),
                 sides: sides.map(|side| side.map(|side| side.value)),
@@ -107,6 +112,7 @@ impl Reduced<'_> {
                     .zip(sides[1])
                     .filter(|_| is_comparable)
                     .and_then(|(a, b)| compared(compare.by, a, b)),
+                lacks_runs: runs.iter().any(Vec::is_empty),
             }
         });
         cases.collect()
@@ -174,8 +180,8 @@ fn compared(by: Quantity, first: Side, second: Side) -> Option<f64> {
         // Both may be 0.
         (_, true) => Some(1.0),
         // Something is no share of nothing, but more than it.
-        _ if b == 0.0 && by == Quantity::Times => Some(f64::INFINITY).filter(|_| a > 0.0),
-        _ => (b != 0.0).then(|| a / b),
+        _ if b == 0.0 => Some(f64::INFINITY).filter(|_| a > 0.0),
+        _ => Some(a / b),
     };
     match by {
         Quantity::Times => times,
@@ -209,6 +215,7 @@ fn cases_along(along: &Along, cases: &[Case]) -> Vec<Case> {
             parameters: rest(one),
             sides: [other.value, one.value],
             value: other.value.zip(one.value).map(|(to, from)| to / from),
+            lacks_runs: other.lacks_runs || one.lacks_runs,
         })
     });
     quotients.collect()
@@ -231,8 +238,13 @@ impl Case {
     }
 }
 
-/// Cases with equal values of some parameters as one: their median.
-pub(super) fn pooled(per: &[String], cases: Vec<Case>) -> Vec<Case> {
+/// Cases with equal values of some parameters as one: their mean if runs become their mean,
+/// otherwise their median.
+pub(super) fn pooled(per: &[String], reduce: Reduce, cases: Vec<Case>) -> Vec<Case> {
+    let pool = |values: Vec<f64>| match reduce {
+        Reduce::Mean => Mean::of(&values).map(|mean| mean.value),
+        _ => median(values),
+    };
     let mut pools: BTreeMap<String, (Parameters, Vec<Case>)> = BTreeMap::new();
     for case in cases {
         let mut parameters = case.parameters.clone();
@@ -242,11 +254,11 @@ pub(super) fn pooled(per: &[String], cases: Vec<Case>) -> Vec<Case> {
         pool.1.push(case);
     }
     let pools = pools.into_values().map(|(parameters, cases)| {
-        let side =
-            |index: usize| median(cases.iter().filter_map(|case| case.sides[index]).collect());
+        let side = |index: usize| pool(cases.iter().filter_map(|case| case.sides[index]).collect());
         Case {
             sides: [side(0), side(1)],
-            value: median(cases.iter().filter_map(|case| case.value).collect()),
+            value: pool(cases.iter().filter_map(|case| case.value).collect()),
+            lacks_runs: cases.iter().any(|case| case.lacks_runs),
             parameters,
         }
     });

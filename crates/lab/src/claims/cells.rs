@@ -9,7 +9,7 @@ use super::file::{Alternative, ClaimedTable};
 use super::metric::Metric;
 use super::paper::{Paper, SUBSTRATES};
 use crate::results::{ResultLine, Same, Where, grouped, word};
-use crate::statistics::median;
+use crate::statistics::{Mean, median};
 
 /// What the runs of one cell came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,20 +18,25 @@ pub(super) enum Outcome {
     NoRun,
     /// Most did not finish.
     Unfinished,
-    /// The median.
+    /// The median, or the mean.
     Value(f64),
 }
 
 impl Outcome {
-    /// The median of a metric. A run that did not finish has every metric but none of them
+    /// The median of a metric, or the mean of the runs that have it. A run that did not finish has every metric but none of them
     /// means what the paper's does, except where the paper prints it all the same.
-    fn of(lines: &[&ResultLine], metric: Metric) -> Self {
+    fn of(lines: &[&ResultLine], metric: Metric, means: bool) -> Self {
         let values = lines
             .iter()
             .map(|line| metric.of(line).unwrap_or(f64::INFINITY));
-        match median(values.collect()) {
+        let values: Vec<f64> = values.collect();
+        let finished: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+        match median(values) {
             None => Self::NoRun,
-            Some(value) if value.is_finite() => Self::Value(value),
+            Some(value) if value.is_finite() => {
+                let mean = Mean::of(&finished).filter(|_| means);
+                Self::Value(mean.map_or(value, |mean| mean.value))
+            }
             Some(_) => Self::Unfinished,
         }
     }
@@ -105,7 +110,7 @@ impl<'a> Cell<'a> {
         let runs = self.runs();
         SUBSTRATES.map(|substrate| {
             let lines = paper.select(lines, &self.table.scenario, substrate, &[&runs]);
-            Outcome::of(&lines, self.table.metric)
+            Outcome::of(&lines, self.table.metric, self.table.means)
         })
     }
 
@@ -191,7 +196,7 @@ impl<'a> Cell<'a> {
         groups
             .map(|(Same(value), runs)| {
                 let runs: Vec<_> = runs.into_iter().map(|(_, run)| run).collect();
-                (value.clone(), Outcome::of(&runs, metric))
+                (value.clone(), Outcome::of(&runs, metric, self.table.means))
             })
             .collect()
     }

@@ -112,6 +112,9 @@ pub struct ClaimedTable {
     /// The parameter of the variants, whose order is a claim of its own; it is that of the
     /// columns, or one of the rows'.
     pub variants: String,
+    /// The paper prints means of several runs; otherwise cells are compared with medians.
+    #[serde(default)]
+    pub means: bool,
     /// What the paper prints for a transfer that did not finish.
     #[serde(default)]
     pub unfinished: Option<f64>,

@@ -35,11 +35,12 @@ impl Judge<'_> {
             .collect();
         let mut cases = cases(self.0, &lines);
         let count = cases.len();
+        let lacks_runs = cases.iter().any(|case| case.lacks_runs);
         let without = cases.iter().filter(|case| case.value.is_none()).count();
         cases.retain(|case| !case.is_empty() || self.counts_empty_cases());
         let missing = cases.iter().filter(|case| case.value.is_none()).count();
         if let Some(per) = &self.0.per {
-            cases = pooled(per, cases);
+            cases = pooled(per, self.0.reduce, cases);
         }
         if let Some(equation) = self
             .0
@@ -70,7 +71,8 @@ impl Judge<'_> {
         Found {
             printed,
             came: Some(self.came(&cases, values, &lines)),
-            holds: Some(holds),
+            // What has no run could be otherwise.
+            holds: Some(holds).filter(|holds| !holds || !lacks_runs),
             reason: format!("{count}{left_out}"),
         }
     }

@@ -102,7 +102,7 @@ fn judge(printed: &Ranks<'_>, came: &Ranks<'_>, tie: Tie) -> (Verdict, String) {
         found.map(|(_, value)| *value)
     };
     let (mut right, mut wrong, mut missing) = (0, Vec::new(), Vec::new());
-    // As printed, and yet no further apart than what counts as equal.
+    // In the printed order, but no further apart than what counts as equal.
     let mut barely = 0;
     for (index, (a, printed_a)) in printed.iter().enumerate() {
         if value(a).is_none() {
@@ -113,15 +113,10 @@ fn judge(printed: &Ranks<'_>, came: &Ranks<'_>, tie: Tie) -> (Verdict, String) {
                 continue;
             };
             let apart = tie.compare(*printed_a, *printed_b);
-            let is_same = match apart {
-                // Printed as equal: they have to be so here.
-                Ordering::Equal => tie.compare(came_a, came_b).is_eq(),
-                apart => came_a.total_cmp(&came_b) == apart,
-            };
-            if is_same {
+            if tie.compare(came_a, came_b) == apart {
                 right += 1;
-                barely += usize::from(apart.is_ne() && tie.compare(came_a, came_b).is_eq());
             } else {
+                barely += usize::from(came_a.total_cmp(&came_b) == apart);
                 wrong.push(format!("{a} and {b}"));
             }
         }
@@ -135,7 +130,7 @@ fn judge(printed: &Ranks<'_>, came: &Ranks<'_>, tie: Tie) -> (Verdict, String) {
     }
     if barely > 0 {
         text.push_str(&format!(
-            "; {barely} of them by less than what counts as equal"
+            "; {barely} of these in the printed order, by less than what counts as equal"
         ));
     }
     if !missing.is_empty() {

@@ -27,7 +27,8 @@ pub struct Rule {
     /// What is compared with what; without it the values are judged by themselves.
     #[serde(default)]
     pub compare: Option<Compare>,
-    /// Values that differ in other parameters than these become their median.
+    /// Values that differ in other parameters than these become their median, or with
+    /// `reduce = "mean"` their mean.
     #[serde(default)]
     pub per: Option<Vec<String>>,
     /// What is to be true of the values, one for each combination of the other parameters.

@@ -209,3 +209,86 @@ fn runs_with_other_outages_are_not_compared_with_the_equation() {
     let entry = judged_by(EQUATION, &[kept, lost]);
     assert_eq!(entry.verdict, Verdict::NotComparable, "{}", entry.reason);
 }
+
+#[test]
+fn cells_are_means_where_the_paper_prints_means() {
+    // The median is 104, the mean 114.
+    let runs = [(0, Some(103.0)), (1, Some(104.0)), (2, Some(135.0))];
+    let of = |text: &str, runs: &[(u64, Option<f64>)]| {
+        let lines = runs.iter().map(|(seed, transfer_s)| {
+            let mut line = line("s", "a", 5, *transfer_s);
+            line.seed = *seed;
+            line
+        });
+        let lines: Vec<_> = lines.collect();
+        entries(&paper(text), &lines).remove(0)
+    };
+    let means = CLAIMS.replacen("[[table]]\n", "[[table]]\nmeans = true\n", 1);
+    let median = of(CLAIMS, &runs);
+    assert_eq!(median.model, Some(104.0.into()));
+    assert_eq!(median.verdict, Verdict::Holds);
+    let mean = of(&means, &runs);
+    assert_eq!(mean.model, Some(114.0.into()));
+    assert_eq!(mean.verdict, Verdict::Differs);
+    // Most did not finish: there is no mean of the others that would mean the same.
+    let hung = [(0, Some(100.0)), (1, None), (2, None)];
+    assert_eq!(of(&means, &hung).model, Some("unfinished".into()));
+    let one_hung = [(0, Some(100.0)), (1, Some(102.0)), (2, None)];
+    assert_eq!(of(&means, &one_hung).model, Some(101.0.into()));
+}
+
+#[test]
+fn on_the_average_is_the_mean_of_all_combinations() {
+    // 11, 21 and 40: their mean is 24.
+    let mut lines = usual();
+    lines.push(line("s", "a", 7, Some(40.0)));
+    let verdict = |reduce: &str| {
+        let rule = format!(
+            "metric = \"transfer_s\", where = {{ tcp = \"a\" }}, reduce = \"{reduce}\", per = [], \
+             expect = {{ is = \"between\", printed = [23, 25] }}"
+        );
+        judged_by(&rule, &lines).verdict
+    };
+    assert_eq!(verdict("mean"), Verdict::Holds);
+    assert_eq!(verdict("median"), Verdict::Differs);
+}
+
+#[test]
+fn a_comparison_that_no_run_is_of_does_not_hold() {
+    let rule = |value: f64| {
+        format!(
+            "metric = \"transfer_s\", reduce = \"mean\", {COMPARED}, \
+             expect = {{ is = \"below\", value = {value:.2} }}"
+        )
+    };
+    let mut lines = usual();
+    assert_eq!(judged_by(&rule(1.0), &lines).verdict, Verdict::Holds);
+    // A third length, at which neither of the two was run.
+    lines.push(line("s", "c", 7, Some(1.0)));
+    assert_eq!(
+        judged_by(&rule(1.0), &lines).verdict,
+        Verdict::NotComparable
+    );
+    // What was run is enough to refute it.
+    assert_eq!(judged_by(&rule(0.1), &lines).verdict, Verdict::Differs);
+}
+
+#[test]
+fn something_against_nothing_is_a_gain_without_a_limit() {
+    let ratios = |a: f64, b: f64| {
+        let mut lines = vec![line("s", "a", 5, Some(1.0)), line("s", "b", 5, Some(1.0))];
+        lines[0].retransmission_ratio_percent = a;
+        lines[1].retransmission_ratio_percent = b;
+        lines
+    };
+    let rule = |expect: &str| {
+        let compared = COMPARED.replace("\"b\" }", "\"b\", by = \"gain\" }");
+        format!("metric = \"retransmission_ratio_percent\", {compared}, expect = {{ {expect} }}")
+    };
+    for expect in ["is = \"below\", value = 10", "is = \"at-most\", value = 10"] {
+        let get = |a, b| judged_by(&rule(expect), &ratios(a, b)).verdict;
+        assert_eq!(get(1.0, 1.0), Verdict::Holds);
+        assert_eq!(get(1.0, 0.0), Verdict::Differs);
+        assert_eq!(get(0.0, 0.0), Verdict::Holds);
+    }
+}
