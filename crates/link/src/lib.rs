@@ -45,7 +45,7 @@ pub use priority::Priority;
 pub use random::seed_for;
 pub use rate_model::RateModel;
 pub use settings::{
-    BitErrorEffect, GilbertElliott, Jitter, LinkPlan, LinkSettings, QUEUE_PACKETS_DEFAULT,
-    RATE_KEYS, SlowPlan, SlowSpells,
+    ArqPlan, ArqSettings, BitErrorEffect, GilbertElliott, Jitter, LinkPlan, LinkSettings,
+    QUEUE_PACKETS_DEFAULT, RATE_KEYS, SlowPlan, SlowSpells,
 };
 pub use trace::{Trace, TraceError, TraceFormat};

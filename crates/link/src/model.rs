@@ -7,6 +7,7 @@
 //! latest one. What lies between two calls is worked off in order, so that the
 //! outcome does not depend on how often it is called.
 
+mod arq;
 mod counters;
 mod progress;
 mod queue;
@@ -17,6 +18,7 @@ use std::collections::VecDeque;
 
 use holdfast_wire::{Duration, Instant};
 
+use arq::Arq;
 pub use counters::{Counters, DropReason};
 use progress::{InFlight, Progress, Sending};
 pub use queue::Station;
@@ -86,6 +88,9 @@ pub struct LinkModel<P> {
     bit_errors: BitErrors,
     gilbert_elliott: Option<GilbertElliottLoss>,
     jitter: Stream,
+    arq: Option<Arq<P>>,
+    /// When the far end delivered or took in its latest packet, with ARQ.
+    delivered_last: Instant,
     counters: Counters,
     waits: Waits,
     returns: Returns,
@@ -128,6 +133,8 @@ impl<P> LinkModel<P> {
                 .gilbert_elliott
                 .map(|ge| GilbertElliottLoss::new(ge, seed)),
             jitter: Stream::new(seed, Part::Jitter),
+            arq: plan.arq.map(Arq::new),
+            delivered_last: Instant::ZERO,
             counters: Counters::default(),
             waits: Waits::new(),
             returns: Returns::default(),
@@ -218,7 +225,10 @@ impl<P> LinkModel<P> {
     /// Packets inside: waiting, being sent, on the way, or arrived but not yet
     /// taken out.
     pub fn packets_inside(&self) -> usize {
-        self.queues.len() + usize::from(self.sending.is_some()) + self.in_flight.len()
+        self.queues.len()
+            + usize::from(self.sending.is_some())
+            + self.in_flight.len()
+            + self.arq.as_ref().map_or(0, Arq::len)
     }
 
     /// Gives the link a packet of `len_bytes` at `now`.
@@ -245,12 +255,15 @@ impl<P> LinkModel<P> {
             packet,
             len_bytes,
             since: now,
+            attempts: None,
         };
         match self.state {
             MediumState::Down if self.plan.outage_effect == OutageEffect::Lose => {
                 return self.refuse(DropReason::OutageArrival);
             }
-            MediumState::Up | MediumState::Down if self.is_up() && self.sending.is_none() => {
+            MediumState::Up | MediumState::Down
+                if self.is_up() && self.sending.is_none() && !self.is_arq_full() =>
+            {
                 self.queues.pass_turn(station);
                 self.begin_sending(waiting, now);
                 // Without a rate it has been sent already.
@@ -277,16 +290,13 @@ impl<P> LinkModel<P> {
     /// The next packet that has arrived at the other end by `now`.
     pub fn poll_departure(&mut self, now: Instant) -> Option<Departure<P>> {
         let now = self.advance(now);
-        self.in_flight
-            .front()
-            .filter(|first| first.arrive_at <= now)?;
         let InFlight {
             waiting: Waiting {
                 packet, len_bytes, ..
             },
             arrive_at,
             flipped_bits,
-        } = self.in_flight.pop_front()?;
+        } = self.next_arrived(now)?;
         self.returns.on_arrival(arrive_at);
         self.counters.delivered_packets += 1;
         self.counters.delivered_bytes += len_bytes;
@@ -310,11 +320,12 @@ impl<P> LinkModel<P> {
             None if self.queues.is_empty() => None,
             Some(_) | None => self.change_at,
         };
+        let sent = earliest(sent, self.retransmission_at());
+        let arrival = earliest(arrival, self.arq.as_ref().and_then(Arq::skip_at));
         match arrival {
             // What is still being sent arrives later: no need to look before.
-            Some(arrival) if !self.reorders() => Some(arrival),
-            Some(arrival) => Some(sent.map_or(arrival, |sent| sent.min(arrival))),
-            None => sent,
+            Some(arrival) if !self.reorders() && self.arq.is_none() => Some(arrival),
+            _ => earliest(arrival, sent),
         }
     }
 
@@ -339,8 +350,13 @@ impl<P> LinkModel<P> {
                 (Some(finish), change) if change.is_none_or(|change| finish <= change) => {
                     self.finish_sending(finish);
                 }
-                (_, Some(change)) => self.change_state(change),
-                _ => return now,
+                (_, change) => match (self.retransmission_at(), change) {
+                    (Some(at), change) if at <= now && change.is_none_or(|c| at <= c) => {
+                        self.send_next(at);
+                    }
+                    (_, Some(change)) => self.change_state(change),
+                    _ => return now,
+                },
             }
         }
     }
@@ -363,7 +379,10 @@ impl<P> LinkModel<P> {
         }
     }
 
-    fn begin_sending(&mut self, waiting: Waiting<P>, at: Instant) {
+    fn begin_sending(&mut self, mut waiting: Waiting<P>, at: Instant) {
+        if let Some(arq) = &mut self.arq {
+            arq.number(&mut waiting);
+        }
         let from = match self.sent_last {
             Some((finish, target)) if finish == at => target,
             _ => self.units_by(at),
@@ -382,7 +401,12 @@ impl<P> LinkModel<P> {
     }
 
     fn send_next(&mut self, at: Instant) {
-        if let Some(waiting) = self.queues.take() {
+        let again = self.arq.as_mut().and_then(|arq| arq.take_due(at));
+        let next = match again {
+            None if self.is_arq_full() => None,
+            again => again.or_else(|| self.queues.take()),
+        };
+        if let Some(waiting) = next {
             self.begin_sending(waiting, at);
         }
     }
@@ -424,10 +448,10 @@ impl<P> LinkModel<P> {
             DropReason::InFlightLimit
         };
         let BitFate::Arrives(flipped_bits) = bits else {
-            return self.counters.count_drop(reason, 1);
+            return self.lose_attempt(waiting, reason, at);
         };
         if reason != DropReason::InFlightLimit || self.in_flight.len() >= IN_FLIGHT_MAX {
-            return self.counters.count_drop(reason, 1);
+            return self.lose_attempt(waiting, reason, at);
         }
         let slow = self.plan.slow.map_or(Duration::ZERO, |slow| {
             slow.more_at(self.model_time(at).saturating_since(Instant::ZERO))
@@ -438,7 +462,7 @@ impl<P> LinkModel<P> {
             self.arrive_after = arrive_at;
         }
         if self.is_lost_arriving(arrive_at) {
-            return self.counters.count_drop(DropReason::OutageInFlight, 1);
+            return self.lose_attempt(waiting, DropReason::OutageInFlight, at);
         }
         let index = self
             .in_flight
@@ -452,38 +476,10 @@ impl<P> LinkModel<P> {
             },
         );
     }
+}
 
-    /// What an outage that begins at `at` does to the packets inside.
-    fn begin_outage(&mut self, at: Instant) {
-        let arrived = self
-            .in_flight
-            .partition_point(|packet| packet.arrive_at <= at);
-        match self.plan.outage_effect {
-            OutageEffect::LoseArriving => {}
-            OutageEffect::Lose => {
-                let lost_on_the_way = self.in_flight.len() - arrived;
-                self.in_flight.truncate(arrived);
-                let waiting = self.queues.len() + usize::from(self.sending.is_some());
-                self.queues.clear();
-                self.sending = None;
-                self.arrive_after = at;
-                self.counters
-                    .count_drop(DropReason::OutageInFlight, lost_on_the_way as u64);
-                self.counters
-                    .count_drop(DropReason::OutageQueued, waiting as u64);
-            }
-            OutageEffect::Keep => {
-                let end = self.change_at.unwrap_or(Instant::from_nanos(u64::MAX));
-                let outage = end.saturating_since(at);
-                for packet in self.in_flight.range_mut(arrived..) {
-                    packet.arrive_at += outage;
-                }
-                if self.arrive_after > at {
-                    self.arrive_after += outage;
-                }
-            }
-        }
-    }
+fn earliest(a: Option<Instant>, b: Option<Instant>) -> Option<Instant> {
+    a.into_iter().chain(b).min()
 }
 
 fn since_zero(t: Instant) -> Duration {

@@ -199,6 +199,50 @@ impl SlowPlan {
     }
 }
 
+/// Retransmission by the link itself (ARQ), without knowledge of TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArqSettings {
+    /// From the end of a lost attempt until it may be sent again, in milliseconds.
+    pub retransmit_after_ms: f64,
+    /// Attempts for each packet; none: until it arrives.
+    pub attempts_max: Option<u32>,
+    /// How long the far end waits for a missing packet, in milliseconds; none: forever.
+    pub reassembly_ms: Option<f64>,
+}
+
+impl ArqSettings {
+    fn plan(&self, loses_in_outages: bool) -> Result<ArqPlan, SettingsError> {
+        if let Some(attempts) = self.attempts_max {
+            in_range("attempts_max", f64::from(attempts), 1.0, 1000.0, "")?;
+        }
+        // A packet that never arrives would stop the link for good.
+        if self.reassembly_ms.is_none() && (self.attempts_max.is_some() || loses_in_outages) {
+            let takes = "a time beside attempts_max, and beside outages that lose";
+            return Err(SettingsError::new("reassembly_ms", "none", takes));
+        }
+        let timer = self.reassembly_ms;
+        Ok(ArqPlan {
+            // A link without a rate would otherwise repeat without end at one time.
+            retransmit_after: millis("retransmit_after_ms", self.retransmit_after_ms)?
+                .max(Duration::from_micros(1)),
+            attempts_max: self.attempts_max,
+            reassembly: timer.map(|ms| millis("reassembly_ms", ms)).transpose()?,
+        })
+    }
+}
+
+/// The same in integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArqPlan {
+    /// From the end of a lost attempt until it may be sent again.
+    pub retransmit_after: Duration,
+    /// Attempts for each packet.
+    pub attempts_max: Option<u32>,
+    /// How long the far end waits for a missing packet.
+    pub reassembly: Option<Duration>,
+}
+
 /// The keys of [`LinkSettings`] that give the rate: one of them at most.
 pub const RATE_KEYS: [&str; 3] = ["rate_mbit_per_s", "rate_trace", "rate_model"];
 
@@ -238,6 +282,9 @@ pub struct LinkSettings {
     pub bit_error_effect: BitErrorEffect,
     /// Two-state loss.
     pub gilbert_elliott: Option<GilbertElliott>,
+    /// Retransmission by the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arq: Option<ArqSettings>,
     /// When there are outages.
     pub outages: OutageSettings,
     /// What they do to the packets in the queue and on the way.
@@ -269,6 +316,8 @@ pub struct LinkPlan {
     pub bit_error_effect: BitErrorEffect,
     /// Two-state loss.
     pub gilbert_elliott: Option<GilbertElliott>,
+    /// Retransmission by the link.
+    pub arq: Option<ArqPlan>,
     /// When there are outages.
     pub outages: Arc<OutagePlan>,
     /// What they do to packets.
@@ -330,6 +379,8 @@ impl LinkSettings {
             )?;
         }
         let delay = millis("delay_ms", self.delay_ms)?;
+        let loses =
+            self.outages != OutageSettings::None && self.outage_effect == OutageEffect::Lose;
         Ok(LinkPlan {
             capacity: self.capacity(rate_trace.as_ref())?,
             delay,
@@ -345,6 +396,10 @@ impl LinkSettings {
             bit_error_rate: in_range("bit_error_rate", self.bit_error_rate, 0.0, 0.1, "")?,
             bit_error_effect: self.bit_error_effect,
             gilbert_elliott: self.gilbert_elliott,
+            arq: self
+                .arq
+                .map(|arq| arq.plan(loses).map_err(|error| error.within("arq")))
+                .transpose()?,
             outages: OutagePlan::new(&self.outages, gaps_of.as_ref())
                 .map_err(|error| error.within("outages"))?
                 .into(),

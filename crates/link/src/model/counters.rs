@@ -25,6 +25,8 @@ pub enum DropReason {
     GilbertElliott,
     /// More than a million packets were on the way.
     InFlightLimit,
+    /// It arrived after the reassembly timer of ARQ had skipped it.
+    Reassembly,
 }
 
 /// What came and went since the start. Offered packets are delivered, dropped
@@ -62,6 +64,8 @@ pub struct Counters {
     pub dropped_gilbert_elliott: u64,
     /// Dropped: [`DropReason::InFlightLimit`].
     pub dropped_in_flight_limit: u64,
+    /// Dropped: [`DropReason::Reassembly`].
+    pub dropped_reassembly: u64,
     /// How long packets were in the queue and in sending, in us: the median.
     pub wait_median_us: u64,
     /// The 95th percentile of the same.
@@ -83,6 +87,7 @@ impl Counters {
             + self.dropped_bit_error
             + self.dropped_gilbert_elliott
             + self.dropped_in_flight_limit
+            + self.dropped_reassembly
     }
 
     /// Packets that a full queue did not take.
@@ -101,6 +106,7 @@ impl Counters {
             DropReason::BitError => &mut self.dropped_bit_error,
             DropReason::GilbertElliott => &mut self.dropped_gilbert_elliott,
             DropReason::InFlightLimit => &mut self.dropped_in_flight_limit,
+            DropReason::Reassembly => &mut self.dropped_reassembly,
         } += packets;
     }
 }

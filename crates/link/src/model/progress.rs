@@ -3,8 +3,9 @@
 
 use holdfast_wire::Instant;
 
-use super::LinkModel;
+use super::arq::Arq;
 use super::queue::Waiting;
+use super::{DropReason, LinkModel};
 use crate::capacity::NanoBits;
 use crate::outage::{MediumState, OutageEffect};
 
@@ -72,6 +73,39 @@ impl<P> LinkModel<P> {
             }
             Some(running) => self.sending = Some(running),
             None => self.send_next(at),
+        }
+    }
+
+    /// What an outage that begins at `at` does to the packets inside.
+    pub(super) fn begin_outage(&mut self, at: Instant) {
+        let arrived = self
+            .in_flight
+            .partition_point(|packet| packet.arrive_at <= at);
+        match self.plan.outage_effect {
+            OutageEffect::LoseArriving => {}
+            OutageEffect::Lose => {
+                let lost_on_the_way = self.in_flight.len() - arrived;
+                self.in_flight.truncate(arrived);
+                let due = self.arq.as_mut().map_or(0, Arq::lose_due);
+                let waiting = self.queues.len() + usize::from(self.sending.is_some()) + due;
+                self.queues.clear();
+                self.sending = None;
+                self.arrive_after = at;
+                self.counters
+                    .count_drop(DropReason::OutageInFlight, lost_on_the_way as u64);
+                self.counters
+                    .count_drop(DropReason::OutageQueued, waiting as u64);
+            }
+            OutageEffect::Keep => {
+                let end = self.change_at.unwrap_or(Instant::from_nanos(u64::MAX));
+                let outage = end.saturating_since(at);
+                for packet in self.in_flight.range_mut(arrived..) {
+                    packet.arrive_at += outage;
+                }
+                if self.arrive_after > at {
+                    self.arrive_after += outage;
+                }
+            }
         }
     }
 }

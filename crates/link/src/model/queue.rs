@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use holdfast_wire::Instant;
 
 use super::DropReason;
+use super::arq::Attempts;
 use crate::priority::Priority;
 
 /// Who sends over the link. One direction of a full-duplex link has the first alone;
@@ -26,6 +27,8 @@ pub(super) struct Waiting<P> {
     pub len_bytes: u64,
     /// When it was given to the link.
     pub since: Instant,
+    /// Its place in the link's order, from its first attempt on; none without ARQ.
+    pub attempts: Option<Attempts>,
 }
 
 /// First come, first served.

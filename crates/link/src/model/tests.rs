@@ -5,6 +5,7 @@ use super::*;
 use crate::outage::{OutageAt, OutageSettings};
 use crate::settings::{BitErrorEffect, GilbertElliott, Jitter};
 
+mod arq;
 mod chance;
 mod order;
 
