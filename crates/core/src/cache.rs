@@ -68,8 +68,8 @@ pub(crate) struct Piece<P> {
 /// What became of a segment offered to the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Insertion {
-    /// Everything in it is kept now: newly, or since earlier.
-    Kept {
+    /// Everything in it is cached now: newly, or since earlier.
+    Cached {
         /// What was missing before, as it counts against a limit: 0 if nothing was.
         new_bytes: u32,
     },
@@ -77,7 +77,7 @@ pub(crate) enum Insertion {
     Full,
 }
 
-/// The kept segments of one flow.
+/// The cached segments of one flow.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentCache<P> {
     entries: VecDeque<Entry<P>>,
@@ -142,7 +142,7 @@ impl<P: Payload> SegmentCache<P> {
         let seq = segment.seq.max(from);
         if self.end().is_none_or(|cached| cached.at_or_before(seq)) {
             if seq.distance_from(segment.seq) >= segment.len() {
-                return Insertion::Kept { new_bytes: 0 };
+                return Insertion::Cached { new_bytes: 0 };
             }
             let entry = cut(segment, payload, seq, end);
             let new_bytes = counted(entry.len);
@@ -151,7 +151,7 @@ impl<P: Payload> SegmentCache<P> {
             }
             self.bytes += new_bytes as usize;
             self.entries.push_back(entry);
-            return Insertion::Kept { new_bytes };
+            return Insertion::Cached { new_bytes };
         }
         self.insert_between(segment, payload, seq, bytes_free, entries_max)
     }
@@ -199,7 +199,7 @@ impl<P: Payload> SegmentCache<P> {
             self.entries.insert(index, entry);
         }
         self.bytes += added as usize;
-        Insertion::Kept { new_bytes: added }
+        Insertion::Cached { new_bytes: added }
     }
 
     /// Forgets everything before `una`; returns the bytes freed.

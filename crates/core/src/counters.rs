@@ -73,7 +73,7 @@ counters! {
         /// Segments with numbers that do not fit their flow; they passed and changed nothing.
         pub(crate) implausible = "passed.implausible",
         /// Segments of FHs that were not forwarded, because they were cached.
-        pub(crate) kept_back = "kept_back",
+        pub(crate) segments_queued = "segments_queued",
         /// Pieces sent from the cache after an outage or a timeout of the gateway.
         pub(crate) sent_on = "sent_on",
         /// Pieces retransmitted to MHs that reports have shown as lost, and timeouts of the gateway.

@@ -142,12 +142,12 @@ impl<P: Payload> Gateway<P> {
         if self.has_halves {
             self.handle_by_halves(direction, segment, payload, now, actions)
         } else {
-            self.judge(direction, segment, payload, now, actions)
+            self.decide(direction, segment, payload, now, actions)
         }
     }
 
     /// Handles a segment with the numbers of the MH's half.
-    fn judge(
+    fn decide(
         &mut self,
         direction: Direction,
         segment: &Segment,
@@ -162,10 +162,10 @@ impl<P: Payload> Gateway<P> {
             self.counters.table_full += 1;
             return Verdict::Forward;
         };
-        self.judge_flow(flow_id, direction, segment, payload, now, actions)
+        self.decide_for_flow(flow_id, direction, segment, payload, now, actions)
     }
 
-    fn judge_flow(
+    fn decide_for_flow(
         &mut self,
         flow_id: FlowId,
         direction: Direction,
@@ -179,7 +179,7 @@ impl<P: Payload> Gateway<P> {
                 // Segments do not refresh the idle timer of a closed flow.
                 return Verdict::Forward;
             }
-            return self.judge_flow(flow_id, direction, segment, payload, now, actions);
+            return self.decide_for_flow(flow_id, direction, segment, payload, now, actions);
         };
         let flow = &mut connection.flow;
         let seen = core::mem::replace(&mut flow.seen, now);
@@ -231,13 +231,13 @@ impl<P: Payload> Gateway<P> {
             let scheme = self.settings.scheme;
             self.flows.revive(flow_id, &self.mobiles, scheme);
         }
-        self.wake(flow_id).is_some()
+        self.unpack(flow_id).is_some()
     }
 
     /// The full state of a flow. An idle flow gets what its MH has reported meanwhile.
-    fn wake(&mut self, flow_id: FlowId) -> Option<&mut Connection<P>> {
+    fn unpack(&mut self, flow_id: FlowId) -> Option<&mut Connection<P>> {
         if self.flows.at(flow_id).is_none() {
-            self.flows.wake(flow_id)?;
+            self.flows.unpack(flow_id)?;
             self.follow_abilities(flow_id);
         }
         self.flows.at_mut(flow_id)

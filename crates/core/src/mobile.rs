@@ -108,8 +108,8 @@ pub(crate) struct Mobile {
     pub since: Instant,
     /// Its outages are detected.
     pub detects_outages: bool,
-    /// Its segments are to be taken, as the caller was notified.
-    pub is_taken: bool,
+    /// The caller redirects its segments to the engine, as it was notified.
+    pub is_redirected: bool,
     /// The outage that lasts.
     outage: Option<OngoingOutage>,
     pub going_down_soon: bool,
@@ -157,7 +157,7 @@ impl Mobile {
             source: LinkSource::None,
             since: now,
             detects_outages: true,
-            is_taken: false,
+            is_redirected: false,
             outage: None,
             going_down_soon: false,
             warned_until: None,
@@ -195,8 +195,8 @@ impl Mobile {
         self.rtt.srtt().unwrap_or(SRTT_INITIAL)
     }
 
-    /// Segments pass to it as they come.
-    pub(crate) fn takes_segments(&self) -> bool {
+    /// Segments are forwarded to it as they arrive.
+    pub(crate) fn receives_at_once(&self) -> bool {
         match self.link {
             Link::Up => true,
             // The silence may be a slow link's, which loses nothing.

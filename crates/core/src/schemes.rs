@@ -136,7 +136,7 @@ pub(crate) trait FlowScheme<P: Payload> {
         &mut self,
         flow: &mut Flow<P>,
         segment: &Segment,
-        kept: Insertion,
+        insertion: Insertion,
         cx: &mut Context<'_, P>,
     ) {
     }
@@ -156,7 +156,7 @@ pub(crate) trait FlowScheme<P: Payload> {
     }
 
     /// A segment of the FH was cached and not forwarded.
-    fn on_kept(&mut self, flow: &mut Flow<P>, segment: &Segment, cx: &mut Context<'_, P>) {}
+    fn on_queued(&mut self, flow: &mut Flow<P>, segment: &Segment, cx: &mut Context<'_, P>) {}
 
     /// A segment of the FH that brings nothing new: a probe, or a retransmission of what it has
     /// an ACK for.

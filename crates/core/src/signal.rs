@@ -21,25 +21,25 @@
 //! What is believed has therefore always been made after everything believed
 //! earlier. `docs/link-signals.md` has the format and the reasons.
 
-mod gateway;
 mod key;
 mod message;
 mod mobile;
+mod receiver;
 mod rejection;
 mod seal;
 
 #[cfg(test)]
 mod tests;
 
-pub use gateway::{
-    AbilitiesNotice, Entropy, GatewayPeers, Handled, LinkNotice, Outcome, PeerConfig, PeerCounters,
-    PeerView, PeersError,
-};
 pub use holdfast_settings::prefix::{Prefix, PrefixFormatError};
 pub use holdfast_settings::signals::SIGNAL_PORT as PORT_DEFAULT;
 pub use key::{KeyFormatError, MobileKey};
 pub use message::{Abilities, RefusalReason, SignalKind};
 pub use mobile::{GatewayChallenge, MobileCounters, MobileEvent, MobileSession, MobileTimers};
+pub use receiver::{
+    AbilitiesNotice, Entropy, GatewayPeers, Handled, LinkNotice, Outcome, PeerConfig, PeerCounters,
+    PeerView, PeersError,
+};
 pub use rejection::{Rejection, RejectionCounters};
 
 pub use crate::sealed::KeyId;

@@ -27,14 +27,14 @@ fn segments_in_order_come_out_in_pieces_of_any_size() {
     let mut cache = SegmentCache::default();
     assert_eq!(
         keep(&mut cache, 100, &[7; 1300]),
-        Insertion::Kept { new_bytes: 1300 }
+        Insertion::Cached { new_bytes: 1300 }
     );
     let _ = cache.clear();
     // Tiny ones count for what they take besides.
     for (seq, word) in [(100, &b"hello "[..]), (106, b"world")] {
         assert_eq!(
             keep(&mut cache, seq, word),
-            Insertion::Kept { new_bytes: 1000 }
+            Insertion::Cached { new_bytes: 1000 }
         );
     }
     for len_max in [1, 2, 5, 100] {
@@ -50,7 +50,7 @@ fn a_retransmission_with_other_bytes_never_overwrites() {
     let _ = keep(&mut cache, 106, b"ghi");
     assert_eq!(
         keep(&mut cache, 99, b"XXXXXXXXXXXX"),
-        Insertion::Kept {
+        Insertion::Cached {
             new_bytes: 3 * 1000
         }
     );

@@ -184,7 +184,7 @@ impl<P: Payload> Gateway<P> {
             let Some(flow_id) = self.flows.id_in(index) else {
                 continue;
             };
-            let Some(Connection { flow, scheme }) = self.flows.wake(flow_id) else {
+            let Some(Connection { flow, scheme }) = self.flows.unpack(flow_id) else {
                 continue;
             };
             scheme.get_mut().on_leave(flow, actions);
@@ -205,7 +205,7 @@ impl<P: Payload> Gateway<P> {
     }
 
     pub(super) fn forget_flow(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
-        if let Some(connection) = self.flows.wake(flow_id) {
+        if let Some(connection) = self.flows.unpack(flow_id) {
             connection.close();
             self.count_in_flight(flow_id);
         }
@@ -279,7 +279,7 @@ impl<P: Payload> Gateway<P> {
         };
         if mobile.flows.is_empty() {
             let address = mobile.address;
-            if mobile.is_taken {
+            if mobile.is_redirected {
                 self.peers_to_take.push_back((address, false));
             }
             self.mobiles.remove(&address);
@@ -325,14 +325,15 @@ impl<P: Payload> Gateway<P> {
         let deadline = mobile.deadline(&self.settings, true);
         self.timers
             .schedule(Subject::Mobile(mobile_id), &mut mobile.scheduled, deadline);
-        let (was_taken, is_up) = (mobile.is_taken, mobile.link == Link::Up);
-        let is_taken = !is_up || was_taken && self.suppresses_copies_to(mobile_id);
+        let (was_redirected, is_up) = (mobile.is_redirected, mobile.link == Link::Up);
+        let is_redirected = !is_up || was_redirected && self.suppresses_copies_to(mobile_id);
         if self.settings.takes_in_outages
-            && was_taken != is_taken
+            && was_redirected != is_redirected
             && let Some(mobile) = self.mobiles.at_mut(mobile_id)
         {
-            mobile.is_taken = is_taken;
-            self.peers_to_take.push_back((mobile.address, is_taken));
+            mobile.is_redirected = is_redirected;
+            self.peers_to_take
+                .push_back((mobile.address, is_redirected));
         }
     }
 

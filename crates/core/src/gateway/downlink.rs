@@ -50,9 +50,9 @@ impl<P: Payload> Turn<'_, P> {
         let verdict = if segment.is_empty() || outcome.data == DataOutcome::Old {
             self.hook(|scheme, flow, cx| scheme.on_nothing_new(flow, segment, cx))
         } else if self.flow.has_own_sender {
-            self.keep_for_sender(segment, payload)
+            self.cache_for_sender(segment, payload)
         } else {
-            self.keep_and_judge(segment, payload)
+            self.cache_and_decide(segment, payload)
         };
         if bare && self.mobile.upload.is_some() {
             self.flow.time_echo(segment, self.now);
@@ -65,7 +65,7 @@ impl<P: Payload> Turn<'_, P> {
     }
 
     /// Data that the MH may lack: cached, and forwarded if it is its turn.
-    fn keep_and_judge(&mut self, segment: &Segment, payload: &P) -> Verdict {
+    fn cache_and_decide(&mut self, segment: &Segment, payload: &P) -> Verdict {
         if !self.scheme.caches() {
             if self.mobile.link == Link::Silent {
                 self.flow.note_passed_probe(segment);
@@ -80,10 +80,10 @@ impl<P: Payload> Turn<'_, P> {
         }
         let room = self.scheme.cache_room(self.flow, segment, self.settings);
         let room = room.min(self.cache_room());
-        let kept = self
+        let insertion = self
             .flow
             .cache_segment(segment, payload, room, self.settings);
-        let Insertion::Kept { new_bytes } = kept else {
+        let Insertion::Cached { new_bytes } = insertion else {
             self.forward_uncached(segment, backlog);
             self.mobile.on_sent(self.now);
             return Verdict::Forward;
@@ -91,20 +91,20 @@ impl<P: Payload> Turn<'_, P> {
         let is_copy = new_bytes == 0 && !segment.flags.has(Flags::FIN);
         match disposition(self.flow, self.mobile, segment, is_copy, backlog) {
             Disposition::Forward => {
-                self.hook(|scheme, flow, cx| scheme.on_data(flow, segment, kept, cx));
+                self.hook(|scheme, flow, cx| scheme.on_data(flow, segment, insertion, cx));
                 self.forward(segment);
                 Verdict::Forward
             }
             Disposition::Duplicate => {
-                self.counters.kept_back += 1;
+                self.counters.segments_queued += 1;
                 // Whatever the scheme answers, this copy goes no further.
                 let _ = self.hook(|scheme, flow, cx| scheme.on_nothing_new(flow, segment, cx));
                 Verdict::Suppress
             }
             Disposition::Queue => {
-                self.counters.kept_back += 1;
+                self.counters.segments_queued += 1;
                 self.mobile.on_data(self.now);
-                self.hook(|scheme, flow, cx| scheme.on_kept(flow, segment, cx));
+                self.hook(|scheme, flow, cx| scheme.on_queued(flow, segment, cx));
                 Verdict::Suppress
             }
         }
@@ -126,15 +126,15 @@ impl<P: Payload> Turn<'_, P> {
     }
 
     /// Data that the MH may lack, for the scheme's own sender.
-    fn keep_for_sender(&mut self, segment: &Segment, payload: &P) -> Verdict {
+    fn cache_for_sender(&mut self, segment: &Segment, payload: &P) -> Verdict {
         let backlog = self.flow.has_backlog();
         let has_fin = segment.flags.has(Flags::FIN);
         let new_fin = has_fin && !self.flow.cache.holds(segment.end() - 1);
         let room = self.cache_room();
-        let kept = self
+        let insertion = self
             .flow
             .cache_segment(segment, payload, room, self.settings);
-        let Insertion::Kept { new_bytes } = kept else {
+        let Insertion::Cached { new_bytes } = insertion else {
             self.forward_uncached(segment, backlog);
             return Verdict::Forward;
         };
@@ -157,7 +157,7 @@ fn disposition<P: Payload>(
         mobile.link == Link::Silent && !flow.in_persist && !backlog && flow.in_flight() == 0;
     let is_ours = is_copy && flow.retransmits_alone();
     // Queued only if it is certain to be sent from the cache.
-    let is_open = mobile.takes_segments() || probes;
+    let is_open = mobile.receives_at_once() || probes;
     let has_turn = is_open && !backlog;
     let waits = !has_turn && segment.end().after(flow.sent_nxt);
     // A mute flow sends no more than probes: after some of them the FH's own copies do better.

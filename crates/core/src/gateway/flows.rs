@@ -174,7 +174,7 @@ impl<P: Payload> Flows<P> {
     }
 
     /// The flow, in use from now on if it was idle. None: it is closed, or there is none.
-    pub(super) fn wake(&mut self, flow_id: FlowId) -> Option<&mut Connection<P>> {
+    pub(super) fn unpack(&mut self, flow_id: FlowId) -> Option<&mut Connection<P>> {
         let row = self.rows.at_mut(flow_id)?;
         row.unpack();
         match row {
@@ -198,7 +198,7 @@ impl<P: Payload> Flows<P> {
             let scheme = AnyScheme::new(scheme);
             *row = Row::Live(Box::new(Connection { flow, scheme }));
         }
-        self.wake(flow_id)
+        self.unpack(flow_id)
     }
 
     pub(super) fn insert(&mut self, connection: Connection<P>) -> Option<FlowId> {

@@ -34,7 +34,7 @@ impl<P: Payload> Gateway<P> {
                     return Verdict::Forward;
                 }
                 Some(SetUp::Contradicted) => {
-                    return self.judge(direction, segment, payload, now, actions);
+                    return self.decide(direction, segment, payload, now, actions);
                 }
                 Some(set_up) => {
                     self.counters.segments += 1;
@@ -48,7 +48,7 @@ impl<P: Payload> Gateway<P> {
         }
         // Of one that is known to a predecessor, a SYN may be forged.
         let is_new = flow_id.is_some() || self.predecessor.find(&key).is_none();
-        let row = flow_id.and_then(|flow_id| self.wake(flow_id));
+        let row = flow_id.and_then(|flow_id| self.unpack(flow_id));
         let is_new = is_new
             && row
                 .as_ref()
@@ -62,7 +62,7 @@ impl<P: Payload> Gateway<P> {
                 self.pass_renumbered(&numbers, direction, segment, payload, now, actions);
                 Verdict::Suppress
             }
-            None => self.judge(direction, segment, payload, now, actions),
+            None => self.decide(direction, segment, payload, now, actions),
         }
     }
 
@@ -107,7 +107,7 @@ impl<P: Payload> Gateway<P> {
             })
         });
         let (Some(flow_id), Some(true)) = (flow_id, begun) else {
-            return self.judge(direction, segment, payload, now, actions);
+            return self.decide(direction, segment, payload, now, actions);
         };
         self.predecessor.remove(&key);
         self.counters.segments += 1;
@@ -226,7 +226,7 @@ impl<P: Payload> Gateway<P> {
             actions.extend(payload.renumbered(&out).map(Action::Repeat));
             return;
         }
-        match self.judge(direction, &own, &own_payload, now, actions) {
+        match self.decide(direction, &own, &own_payload, now, actions) {
             Verdict::Forward => {}
             Verdict::ForwardWithSack(sack) => out.options.sack = sack,
             Verdict::ForwardWithAck { ack, window } => (out.ack, out.window) = (ack, window),

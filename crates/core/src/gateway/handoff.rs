@@ -31,7 +31,7 @@ impl<P: Payload> Gateway<P> {
             let mobile = self.mobiles.at(mobile_id);
             let rate = mobile.and_then(|mobile| mobile.delivery.bytes_per_s());
             for flow_id in mobile.map_or(&[][..], Mobile::open_flows) {
-                self.flows.wake(*flow_id);
+                self.flows.unpack(*flow_id);
             }
             self.with_flows_of(mobile_id, now, actions, |scheme, flow, cx| {
                 scheme.on_hand_over(flow, cx);
@@ -58,7 +58,7 @@ impl<P: Payload> Gateway<P> {
             self.counters.table_full += 1;
             return false;
         };
-        let Some(connection) = self.flows.wake(flow_id) else {
+        let Some(connection) = self.flows.unpack(flow_id) else {
             return false;
         };
         let Connection { flow, scheme } = connection;
@@ -109,7 +109,7 @@ impl<P: Payload> Gateway<P> {
         }
         for key in flows {
             let flow_id = self.flows.find(key);
-            let row = flow_id.and_then(|flow_id| self.wake(flow_id));
+            let row = flow_id.and_then(|flow_id| self.unpack(flow_id));
             if let Some(Connection { flow, .. }) = row {
                 flow.waits_for_handoff = true;
             }
@@ -122,7 +122,7 @@ impl<P: Payload> Gateway<P> {
             let Some(flow_id) = self.flows.find(key) else {
                 continue;
             };
-            let Some(connection) = self.wake(flow_id) else {
+            let Some(connection) = self.unpack(flow_id) else {
                 continue;
             };
             let flow = &mut connection.flow;
@@ -159,7 +159,7 @@ impl<P: Payload> Gateway<P> {
             let mobile = self.mobiles.get(address);
             let flows = mobile.map_or(Vec::new(), |mobile| mobile.flows.clone());
             for flow_id in flows {
-                let Some(Connection { flow, scheme }) = self.flows.wake(flow_id) else {
+                let Some(Connection { flow, scheme }) = self.flows.unpack(flow_id) else {
                     self.forget_flow(flow_id, actions);
                     continue;
                 };

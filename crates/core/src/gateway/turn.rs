@@ -106,7 +106,7 @@ impl<P: Payload> Gateway<P> {
         let wakes = schemes::acts_on_idle_flows(settings);
         for flow_id in mobile.open_flows() {
             let row = if wakes {
-                self.flows.wake(*flow_id)
+                self.flows.unpack(*flow_id)
             } else {
                 self.flows.at_mut(*flow_id)
             };

@@ -190,10 +190,10 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
         &mut self,
         flow: &mut Flow<P>,
         segment: &Segment,
-        kept: Insertion,
+        insertion: Insertion,
         cx: &mut Context<'_, P>,
     ) {
-        if flow.has_own_sender && kept == Insertion::Full {
+        if flow.has_own_sender && insertion == Insertion::Full {
             sh_tcp::on_data(self, flow, segment, true, cx);
         }
     }
@@ -229,7 +229,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
                 Verdict::Forward
             };
         }
-        cx.counters.kept_back += 1;
+        cx.counters.segments_queued += 1;
         m_tcp::send(self, flow, cx);
         Verdict::Suppress
     }

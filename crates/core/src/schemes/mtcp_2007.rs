@@ -61,17 +61,17 @@ impl<P: Payload> FlowScheme<P> for Mtcp2007 {
         &mut self,
         flow: &mut Flow<P>,
         segment: &Segment,
-        kept: Insertion,
+        insertion: Insertion,
         cx: &mut Context<'_, P>,
     ) {
-        self.0.on_data(flow, segment, kept, cx);
+        self.0.on_data(flow, segment, insertion, cx);
     }
 
-    fn on_kept(&mut self, flow: &mut Flow<P>, segment: &Segment, cx: &mut Context<'_, P>) {
+    fn on_queued(&mut self, flow: &mut Flow<P>, segment: &Segment, cx: &mut Context<'_, P>) {
         // A probe has a byte; what was on its way when the window closed has more, and an
         // answer to that would be a duplicate ACK.
         if !flow.in_persist {
-            self.0.on_kept(flow, segment, cx);
+            self.0.on_queued(flow, segment, cx);
         } else if segment.payload_len == 1 {
             self.0.acknowledge_again(flow, cx);
         }

@@ -193,16 +193,16 @@ impl<P: Payload> FlowScheme<P> for MtcpPlus {
         &mut self,
         _flow: &mut Flow<P>,
         segment: &Segment,
-        kept: Insertion,
+        insertion: Insertion,
         _cx: &mut Context<'_, P>,
     ) {
-        let is_new = matches!(kept, Insertion::Kept { new_bytes } if new_bytes > 0);
-        if is_new || (kept != Insertion::Full && segment.flags.has(Flags::FIN)) {
+        let is_new = matches!(insertion, Insertion::Cached { new_bytes } if new_bytes > 0);
+        if is_new || (insertion != Insertion::Full && segment.flags.has(Flags::FIN)) {
             self.reopen_at = None;
         }
     }
 
-    fn on_kept(&mut self, flow: &mut Flow<P>, _segment: &Segment, cx: &mut Context<'_, P>) {
+    fn on_queued(&mut self, flow: &mut Flow<P>, _segment: &Segment, cx: &mut Context<'_, P>) {
         if flow.in_persist {
             self.acknowledge_later(flow, cx);
         } else {

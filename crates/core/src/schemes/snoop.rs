@@ -32,15 +32,16 @@ use crate::rtt::RttEstimator;
 use crate::timers::earliest;
 use crate::{Action, Payload, Resend, Settings, Verdict};
 
+mod auto;
 mod dup_acks;
 mod echo;
 mod fh_report;
 mod fixed_half;
 pub(crate) mod radio;
 mod reports;
-mod transparent;
 pub(super) mod uplink;
 
+use auto::OwnLosses;
 use dup_acks::DupAcks;
 pub(crate) use echo::Echo;
 use fh_report::{FhReport, StandingRtt};
@@ -48,7 +49,6 @@ use fixed_half::FixedHalf;
 pub use holdfast_settings::snoop::{SnoopSet, SnoopSettings};
 use radio::Radio;
 use reports::Reports;
-use transparent::OwnLosses;
 pub(crate) use uplink::Uplink;
 
 /// Snoop's state of a flow. It is soft state: a few packets restore it.
@@ -183,7 +183,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         &mut self,
         flow: &mut Flow<P>,
         segment: &Segment,
-        kept: Insertion,
+        insertion: Insertion,
         cx: &mut Context<'_, P>,
     ) {
         let (seq, end) = (segment.seq, segment.end());
@@ -191,7 +191,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         self.fixed_half.on_fh_segment(segment, cx.now);
         let today = cx.settings.snoop.set == SnoopSet::Today;
         if repeated {
-            let cached_before = kept == Insertion::Kept { new_bytes: 0 };
+            let cached_before = insertion == Insertion::Cached { new_bytes: 0 };
             if cached_before && seq == flow.fh.una {
                 self.dup_acks.on_first_repeated();
             }
@@ -200,7 +200,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
                 self.fixed_half.note_repeated(seq, end);
             }
         }
-        if today && matches!(kept, Insertion::Kept { .. }) {
+        if today && matches!(insertion, Insertion::Cached { .. }) {
             flow.transmissions.note(seq, end, Sender::Fh, cx.now);
         }
         if expects_changing_rates(cx.settings) {
@@ -262,7 +262,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
             return Verdict::Forward;
         }
         if expects_changing_rates(cx.settings) {
-            transparent::on_mh_segment(self, flow, segment, outcome, cx);
+            auto::on_mh_segment(self, flow, segment, outcome, cx);
             return Verdict::Forward;
         }
         let sanitised = sanitised(segment, flow, cx);

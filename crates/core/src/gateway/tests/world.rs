@@ -10,19 +10,17 @@ use rand_core::RngCore;
 use super::agenda::Agenda;
 use super::compression::Daemon;
 use super::host::Host;
-use crate::compression::marked;
-use crate::gateway::Connection;
 use crate::gateway::flows::Row;
 use crate::link_state::{LinkEvent, LinkSource};
-use crate::schemes::serves_uploads;
 use crate::testing::{FH, MH, Packet};
-use crate::{
-    Action, Direction, FlowRecord, Gateway, Resend, Scheme, Settings, Side, Stage, Verdict,
-};
+use crate::{Action, Direction, FlowRecord, Gateway, Settings, Side, Stage, Verdict};
 
+mod actions;
 mod checks;
 pub(super) mod forger;
 pub(super) mod own_engine;
+mod path;
+mod trace;
 
 use forger::{Forger, Watch};
 use own_engine::{OwnEngine, Site};
@@ -89,13 +87,6 @@ pub(super) struct Tapped {
     pub output: String,
 }
 
-/// Actions for one input, at most; made ACKs among them.
-const ACTIONS_MAX: usize = 400;
-const MADE_MAX: usize = 4;
-/// Reports to the MH among them, and a made ACK that replaces an ACK.
-const REPORTS_MAX: usize = 5;
-/// ACKs below the newest that wake a sender at the MH.
-const STEPS_MAX: usize = 64;
 /// Inputs of one case, at most: a loop of ACKs would exceed it.
 const INPUTS_MAX: u64 = 400_000;
 
@@ -388,75 +379,6 @@ impl World {
         self.transmit(side, out);
     }
 
-    /// Prints a line of the trace.
-    fn print_event(&self, event: &Event) {
-        let time = self.now.as_secs_f64();
-        match event {
-            Event::ToGateway(direction, packet) => {
-                eprintln!("{time:10.6} {direction:?} {}", self.brief(packet));
-            }
-            Event::ToHost(side, packet) => {
-                eprintln!("{time:10.6} at {side:?} {}", self.brief(packet));
-            }
-            Event::Read(..) => {}
-            other => eprintln!("{time:10.6} {other:?}"),
-        }
-    }
-
-    /// The engine's state, for a trace.
-    pub(super) fn describe(&self) -> String {
-        let mut text = String::new();
-        for Connection { flow, scheme } in self.gateway.flows.iter() {
-            let at = |seq: SeqNum| self.mh.peer_offset(seq);
-            text += &format!(
-                "{:?} {:?} una {} max {} sent {} kept to {:?} recover {:?} repair {:?} x{} owed {:?} edge {:?};",
-                flow.stage,
-                scheme.get().state(flow),
-                at(flow.fh.una),
-                at(flow.fh.max),
-                at(flow.sent_nxt),
-                flow.cache.end().map(at),
-                flow.recover.map(at),
-                flow.retransmit_at,
-                flow.vain_retransmissions,
-                flow.owed.map(at),
-                flow.mh.right_edge.map(at),
-            );
-        }
-        for mobile in self.gateway.mobiles.iter() {
-            text += &format!(
-                " {:?} deadline {:?}",
-                mobile.link,
-                mobile.deadline(&self.settings, true)
-            );
-        }
-        text
-    }
-
-    fn brief(&self, packet: &Packet) -> String {
-        let segment = &packet.segment;
-        let (from, to) = if segment.from == FH {
-            (&self.mh, &self.fh)
-        } else {
-            (&self.fh, &self.mh)
-        };
-        let seq = from.peer_offset(segment.seq);
-        format!(
-            "{seq}..{} ack {} win {} {:x} {:?} {:?}",
-            seq + i64::from(segment.len()),
-            to.peer_offset(segment.ack),
-            segment.window,
-            segment.flags.0,
-            segment.options.timestamps.map(|ts| (ts.tsval, ts.tsecr)),
-            segment
-                .options
-                .sack
-                .iter()
-                .map(|(left, right)| (to.peer_offset(left), to.peer_offset(right)))
-                .collect::<Vec<_>>(),
-        )
-    }
-
     fn signal(&mut self, event: LinkEvent, source: LinkSource) {
         let (now, mut actions) = (self.now, Vec::new());
         if source == LinkSource::Carrier {
@@ -500,89 +422,6 @@ impl World {
         (self.watch.followed, self.watch.closed) = (false, false);
         self.arrived_end = self.mh_acked;
         self.mh_tsval = None;
-    }
-
-    fn transmit(&mut self, side: Side, packets: Vec<Packet>) {
-        for mut packet in packets {
-            if side == Side::Mh {
-                if self.has_own_engine(Site::Mobile) {
-                    self.pass_own_engine(true, packet);
-                } else {
-                    self.over_wireless(Direction::Uplink, packet);
-                }
-                continue;
-            }
-            packet.cacheable = !self.chance(self.uncacheable);
-            let pieces = if self.chance(self.splits) {
-                packet.split()
-            } else {
-                vec![packet]
-            };
-            for piece in pieces {
-                self.over_wired(Event::ToGateway(Direction::Downlink, piece));
-            }
-        }
-    }
-
-    fn over_wireless(&mut self, direction: Direction, packet: Packet) {
-        for packet in packet.split() {
-            if !self.link_is_up {
-                if self.queues_in_outage && self.queued.len() < 200 {
-                    self.queued.push((direction, packet));
-                }
-                continue;
-            }
-            let mut half = self.wireless;
-            // Without a rate, no limit.
-            let scaled = (packet.bytes.len() as u64 + 52) * 1_000_000_000;
-            if let Some(nanos) = scaled.checked_div(half.rate) {
-                let busy = &mut self.busy_until[direction as usize];
-                let waits = busy.saturating_since(self.now);
-                if waits > half.queue_max {
-                    continue;
-                }
-                *busy = self.now + waits + Duration::from_nanos(nanos);
-                half.delay += waits + Duration::from_nanos(nanos);
-            }
-            let event = match direction {
-                Direction::Downlink => Event::ToHost(Side::Mh, packet),
-                Direction::Uplink => Event::ToGateway(Direction::Uplink, packet),
-            };
-            self.travel(half, event);
-        }
-    }
-
-    fn over_wired(&mut self, event: Event) {
-        if self.wired_is_up {
-            self.travel(self.wired, event);
-        }
-    }
-
-    fn travel(&mut self, half: Half, event: Event) {
-        if self.chance(half.loss) {
-            return;
-        }
-        let copies = 1 + u32::from(self.chance(half.duplication));
-        for _ in 0..copies {
-            let jitter = half.jitter.as_micros() as u64;
-            let micros = if jitter == 0 {
-                0
-            } else {
-                self.rng.next_u64() % jitter
-            };
-            let at = self.now + half.delay + Duration::from_micros(micros);
-            self.at(at, event.clone());
-        }
-    }
-
-    fn send_out(&mut self, direction: Direction, packet: Packet) {
-        match direction {
-            Direction::Downlink => self.over_wireless(direction, packet),
-            Direction::Uplink if self.has_own_engine(Site::Gateway) => {
-                self.pass_own_engine(true, packet);
-            }
-            Direction::Uplink => self.over_wired(Event::ToHost(Side::Fh, packet)),
-        }
     }
 
     /// A segment reaches the gateway.
@@ -653,107 +492,6 @@ impl World {
             .any(|flow| flow.stage == Stage::Open);
         if open && tsval.is_some_and(newer) {
             self.mh_tsval = tsval;
-        }
-    }
-
-    fn act(&mut self, actions: Vec<Action<Packet>>) {
-        assert!(
-            actions.len() <= ACTIONS_MAX,
-            "{} actions for one input",
-            actions.len()
-        );
-        let wakes = serves_uploads(&self.settings);
-        let reports_max = REPORTS_MAX + if wakes { STEPS_MAX } else { 0 };
-        for (direction, most) in [
-            (Direction::Uplink, MADE_MAX),
-            (Direction::Downlink, reports_max),
-        ] {
-            let made = actions.iter().filter(
-                |action| matches!(action, Action::Send(made) if made.direction == direction),
-            );
-            assert!(
-                made.count() <= most,
-                "made ACKs for one input, {direction:?}"
-            );
-        }
-        for action in actions {
-            match action {
-                Action::Resend(resend) => {
-                    let packet = Packet::of_resend(&resend);
-                    if resend.direction == Direction::Uplink {
-                        self.resent_uplink += 1;
-                        self.check_uplink_resend(&packet);
-                    } else {
-                        self.resent += 1;
-                        self.check_resend(&packet);
-                    }
-                    if resend.compress.is_some() {
-                        self.send_compressed(&resend, &packet);
-                        continue;
-                    }
-                    self.send_out(resend.direction, packet);
-                }
-                Action::Send(made) => {
-                    let reports = [Scheme::Hold, Scheme::Snoop, Scheme::Auto];
-                    if reports.contains(&self.settings.scheme)
-                        && made.direction == Direction::Downlink
-                    {
-                        self.reported += 1;
-                    } else {
-                        self.made += 1;
-                    }
-                    let packet = Packet::of_made(&made);
-                    if made.direction == Direction::Uplink {
-                        self.seen_at = self.now;
-                    }
-                    if self.trace {
-                        eprintln!("           made {}", self.brief(&packet));
-                    }
-                    self.check_made(&packet);
-                    self.send_out(made.direction, packet);
-                }
-                Action::Repeat(packet) => {
-                    assert!(packet.segment.is_empty() && packet.segment.to == MH);
-                    self.send_out(Direction::Downlink, packet);
-                }
-                Action::Notify(report) => {
-                    self.check_notice(&report);
-                    for _ in 0..report.copies {
-                        if self.link_is_up {
-                            self.travel(self.wireless, Event::Unreachable(report.seq));
-                        }
-                    }
-                }
-                Action::Record(record) => {
-                    self.records = (!record.gone).then_some(record);
-                }
-            }
-        }
-        self.check_engine();
-    }
-
-    /// Sends a piece segment by segment, each compressed if the engine decides so.
-    fn send_compressed(&mut self, resend: &Resend<Packet>, packet: &Packet) {
-        let mut sent = 0;
-        for mut plain in packet.split() {
-            let len = plain.segment.payload_len;
-            let flags = plain.segment.flags;
-            let payload = self.gateway.compress(resend, sent, len, flags, self.now);
-            if let Some(payload) = payload {
-                assert!(payload.len() < plain.bytes.len(), "larger than plain");
-                plain.segment.flags = marked(flags);
-                plain = Packet::new(
-                    Segment {
-                        payload_len: payload.len() as u32,
-                        ..plain.segment
-                    },
-                    payload,
-                    plain.segment_len,
-                );
-                self.daemon.damage(&mut plain, &mut self.rng);
-            }
-            sent += len;
-            self.send_out(Direction::Downlink, plain);
         }
     }
 

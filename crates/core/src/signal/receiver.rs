@@ -139,7 +139,7 @@ pub struct GatewayPeers {
     counters: PeerCounters,
 }
 
-/// A step of [`GatewayPeers::judge`] that ends in no change.
+/// A step of [`GatewayPeers::check`] that ends in no change.
 struct Refused {
     rejection: Rejection,
     /// The reply to the mobile, if the sender may be it.
@@ -206,7 +206,7 @@ impl GatewayPeers {
             }
         };
         let mut abilities = None;
-        let (outcome, notice, reply) = match self.judge(key, &request, now, entropy) {
+        let (outcome, notice, reply) = match self.check(key, &request, now, entropy) {
             Ok(()) => {
                 self.counters.believed += 1;
                 let notice = self.believe(key, &request, from, now);
@@ -270,7 +270,7 @@ impl GatewayPeers {
     }
 
     /// Whether `request` is to be believed. Sets a pending challenge at most.
-    fn judge(
+    fn check(
         &mut self,
         key: KeyId,
         request: &Request,
@@ -278,14 +278,14 @@ impl GatewayPeers {
         entropy: &Entropy,
     ) -> Result<(), Refused> {
         let peer = self.peers.get_mut(&key).expect("its datagram was opened");
-        let rebased = peer.judge_freshness(request, entropy)?;
-        peer.judge_epoch(request, rebased)?;
-        peer.judge_epoch_elsewhere(request, entropy)?;
-        peer.judge_addresses(request)?;
-        self.judge_owners(key, request, now)
+        let rebased = peer.check_freshness(request, entropy)?;
+        peer.check_epoch(request, rebased)?;
+        peer.check_epoch_elsewhere(request, entropy)?;
+        peer.check_addresses(request)?;
+        self.check_owners(key, request, now)
     }
 
-    fn judge_owners(&self, key: KeyId, request: &Request, now: Instant) -> Result<(), Refused> {
+    fn check_owners(&self, key: KeyId, request: &Request, now: Instant) -> Result<(), Refused> {
         let taken = request.addresses.iter().any(|address| {
             self.owner(*address).is_some_and(|owner| {
                 let received = self.view(owner).map_or(Instant::ZERO, |view| view.received);
@@ -301,7 +301,7 @@ impl GatewayPeers {
         Ok(())
     }
 
-    /// Applies a request that [`judge`](Self::judge) took.
+    /// Applies a request that [`check`](Self::check) took.
     fn believe(
         &mut self,
         key: KeyId,
@@ -396,7 +396,7 @@ impl Peer {
 
     /// Whether nothing newer was believed. `Ok(true)`: by another run of the mobile's
     /// daemon than before, or the first.
-    fn judge_freshness(&mut self, request: &Request, entropy: &Entropy) -> Result<bool, Refused> {
+    fn check_freshness(&mut self, request: &Request, entropy: &Entropy) -> Result<bool, Refused> {
         let session = self.session.as_ref();
         let same_run = session.is_some_and(|session| session.incarnation == request.incarnation);
         let current =
@@ -421,7 +421,7 @@ impl Peer {
     }
 
     /// Whether the link's state goes on, not back.
-    fn judge_epoch(&self, request: &Request, new_run: bool) -> Result<(), Refused> {
+    fn check_epoch(&self, request: &Request, new_run: bool) -> Result<(), Refused> {
         let Some(view) = &self.view else {
             return Ok(());
         };
@@ -439,7 +439,7 @@ impl Peer {
     }
 
     /// Whether the mobile knows of its registration at another gateway.
-    fn judge_epoch_elsewhere(
+    fn check_epoch_elsewhere(
         &mut self,
         request: &Request,
         entropy: &Entropy,
@@ -454,7 +454,7 @@ impl Peer {
         })
     }
 
-    fn judge_addresses(&self, request: &Request) -> Result<(), Refused> {
+    fn check_addresses(&self, request: &Request) -> Result<(), Refused> {
         let allowed = |address: &IpAddr| {
             self.config
                 .allowed

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Snoop for links whose rate changes: losses of the radio are repaired, and nothing is hidden.
+//! How `auto` decides about a segment of the MH. It is Snoop for links whose rate changes: losses of
+//! the radio are repaired, and nothing is hidden.
+//!
+//! The outages of `auto` are found in `changing_link.rs`. `schemes/policy.rs` lists in what else the
+//! engine differs with `auto`.
 //!
 //! Each ACK reaches the FH as the MH sent it. The gateway retransmits what a report shows to be
 //! lost, at once and with the original timestamp. What the FH does decides itself:
@@ -30,8 +34,8 @@ const MANY_PART: u32 = 16;
 /// Which losses are not repaired.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnLosses {
-    /// Holes before this have been judged.
-    judged: Option<SeqNum>,
+    /// Holes before this have been classified.
+    classified: Option<SeqNum>,
     /// Nothing is repaired until the MH has acknowledged this.
     until: Option<SeqNum>,
 }
@@ -53,7 +57,7 @@ pub(super) fn on_mh_segment<P: Payload>(
     if speaks_sack(snoop, flow) {
         let una = flow.fh.una;
         snoop.own_losses.until = snoop.own_losses.until.filter(|until| until.after(una));
-        judge_new_holes(snoop, flow, cx);
+        classify_new_holes(snoop, flow, cx);
         reports::merge_arrivals(snoop, outcome);
         if snoop.own_losses.until.is_none() {
             reports::repair(snoop, flow, outcome.arrived_bytes, cx);
@@ -68,13 +72,13 @@ pub(super) fn on_mh_segment<P: Payload>(
 }
 
 /// A hole that was not there before is the radio's or the FH's own.
-fn judge_new_holes<P: Payload>(snoop: &mut Snoop<P>, flow: &Flow<P>, cx: &Context<'_, P>) {
+fn classify_new_holes<P: Payload>(snoop: &mut Snoop<P>, flow: &Flow<P>, cx: &Context<'_, P>) {
     let Some(highest) = flow.sacked.highest() else {
         return;
     };
-    let judged = snoop.own_losses.judged.unwrap_or(flow.fh.una);
-    let from = judged.max(flow.fh.una);
-    snoop.own_losses.judged = Some(highest.max(from));
+    let classified = snoop.own_losses.classified.unwrap_or(flow.fh.una);
+    let from = classified.max(flow.fh.una);
+    snoop.own_losses.classified = Some(highest.max(from));
     let has_new = flow.sacked.holes(from).next().is_some();
     if has_new && is_fhs_own(snoop, flow, highest, cx) {
         snoop.own_losses.until.get_or_insert(flow.fh.max);
