@@ -125,15 +125,14 @@ impl Attaching {
     ///
     /// Errors: the worker's, one line; it does not answer yet.
     pub(crate) fn attach(&mut self, worker: &WorkerHandle) -> anyhow::Result<Attachment> {
-        let (answer, wait) = match self.answer.take() {
-            Some(answer) => (answer, Duration::ZERO),
-            None => {
-                let (reply, answer) = sync_channel(1);
-                if !worker.send(Command::Attach(reply)) {
-                    bail!(NO_ANSWER);
-                }
-                (answer, ATTACH_WAIT)
+        let (answer, wait) = if let Some(answer) = self.answer.take() {
+            (answer, Duration::ZERO)
+        } else {
+            let (reply, answer) = sync_channel(1);
+            if !worker.send(Command::Attach(reply)) {
+                bail!(NO_ANSWER);
             }
+            (answer, ATTACH_WAIT)
         };
         match answer.recv_timeout(wait) {
             Ok(attached) => Ok(attached?),

@@ -110,10 +110,12 @@ fn pages(status: MethodRouter) -> Router {
             get(async move || ([(header::CONTENT_TYPE, kind)], text)),
         );
     }
-    router.layer(map_response(with_policy))
+    router.layer(map_response(async |response: Response| {
+        with_policy(response)
+    }))
 }
 
-async fn with_policy(mut response: Response) -> Response {
+fn with_policy(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
