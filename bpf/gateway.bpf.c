@@ -212,7 +212,7 @@ static __always_inline int take(struct __sk_buff *skb, const struct packet *pack
 /*
  * Whether the frame is for this router. A bridge port receives frames to the
  * bridge's address, and to hosts behind its other ports. Another interface
- * receives frames for others only while somebody captures: they go no further.
+ * receives frames for others only while a program captures: they go no further.
  */
 static __always_inline int is_for_router(const struct __sk_buff *skb)
 {

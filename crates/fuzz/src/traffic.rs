@@ -33,7 +33,7 @@ struct End {
     /// The highest ACK that it sent.
     acked: u32,
     /// Where its SYN ends, if it sent one.
-    syn_end: Option<u32>,
+    syn_until: Option<u32>,
     /// What it takes the other end's numbers for is so much more: the gateway has set the
     /// connection up in the other end's name.
     shift: u32,
@@ -182,7 +182,7 @@ impl Traffic {
                 window: 30_000,
                 clock: dice.word(),
                 acked: 0,
-                syn_end: None,
+                syn_until: None,
                 shift: 0,
             }
         };
@@ -272,8 +272,8 @@ impl Flow {
     fn note(&mut self, by: usize, draft: &Draft) {
         let newer = |ack: u32, old: u32| (ack.wrapping_sub(old) as i32) > 0;
         if draft.flags & SYN != 0 {
-            self.ends[by].syn_end = Some(draft.seq.wrapping_add(1));
-        } else if let Some(syn_end) = self.ends[by].syn_end.take() {
+            self.ends[by].syn_until = Some(draft.seq.wrapping_add(1));
+        } else if let Some(syn_end) = self.ends[by].syn_until.take() {
             // An end sends data when its SYN is acknowledged: that ACK passed unseen.
             let other = &mut self.ends[1 - by];
             if newer(syn_end, other.acked) {

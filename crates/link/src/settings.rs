@@ -203,7 +203,7 @@ impl SlowPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArqSettings {
-    /// From the end of a lost attempt until it may be sent again, in milliseconds.
+    /// From the end of a lost attempt until it may be retransmitted, in milliseconds.
     pub retransmit_after_ms: f64,
     /// Attempts for each packet; none: until it arrives.
     pub attempts_max: Option<u32>,
@@ -235,7 +235,7 @@ impl ArqSettings {
 /// The same in integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArqPlan {
-    /// From the end of a lost attempt until it may be sent again.
+    /// From the end of a lost attempt until it may be retransmitted.
     pub retransmit_after: Duration,
     /// Attempts for each packet.
     pub attempts_max: Option<u32>,

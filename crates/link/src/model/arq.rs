@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Retransmission by the link itself, without knowledge of TCP.
 //!
-//! Selective repeat: a packet whose attempt was lost is sent again ahead of the queue, and
+//! Selective repeat: the link retransmits a packet whose attempt was lost, ahead of the queue, and
 //! the far end delivers in order. The sender learns of each loss: no feedback is lost.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use holdfast_wire::Instant;
 
 use super::progress::InFlight;
-use super::queue::Waiting;
+use super::queue::{Attempts, Waiting};
 use super::{DropReason, LinkModel};
 use crate::settings::ArqPlan;
 
@@ -18,20 +18,12 @@ const DUE_MAX: usize = 1000;
 /// Packets that wait at the far end at most. At the limit the oldest gap is skipped.
 const HELD_MAX: usize = 100_000;
 
-/// A packet's place in the order of the link.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Attempts {
-    pub number: u64,
-    /// Attempts that were lost.
-    pub lost: u32,
-}
-
 #[derive(Debug)]
 pub(super) struct Arq<P> {
     plan: ArqPlan,
     /// The number of the next new packet.
     next_new: u64,
-    /// What is sent again, and from when on; first due first.
+    /// What is retransmitted, and from when on; first due first.
     due: VecDeque<(Instant, Waiting<P>)>,
     /// The far end delivers this number next.
     next_in_order: u64,
@@ -112,7 +104,7 @@ impl<P> Arq<P> {
         std::mem::take(&mut self.due).len()
     }
 
-    /// Takes in a packet that has arrived. False: it is late, its place was skipped.
+    /// Takes in a packet that has arrived. False: it is late, its number was skipped.
     fn arrive(&mut self, packet: InFlight<P>) -> bool {
         let number = packet
             .waiting
@@ -194,7 +186,7 @@ impl<P> LinkModel<P> {
         }
     }
 
-    /// An attempt was lost: it is sent again, or the packet is lost for `reason`.
+    /// An attempt was lost: it is retransmitted, or the packet is lost for `reason`.
     pub(super) fn lose_attempt(&mut self, waiting: Waiting<P>, reason: DropReason, at: Instant) {
         let again = self
             .arq

@@ -3,7 +3,6 @@
 
 use holdfast_wire::Instant;
 
-use super::arq::Arq;
 use super::queue::Waiting;
 use super::{DropReason, LinkModel};
 use crate::capacity::NanoBits;
@@ -86,7 +85,10 @@ impl<P> LinkModel<P> {
             OutageEffect::Lose => {
                 let lost_on_the_way = self.in_flight.len() - arrived;
                 self.in_flight.truncate(arrived);
-                let due = self.arq.as_mut().map_or(0, Arq::lose_due);
+                let due = match &mut self.arq {
+                    Some(arq) => arq.lose_due(),
+                    None => 0,
+                };
                 let waiting = self.queues.len() + usize::from(self.sending.is_some()) + due;
                 self.queues.clear();
                 self.sending = None;

@@ -7,8 +7,15 @@ use std::collections::VecDeque;
 use holdfast_wire::Instant;
 
 use super::DropReason;
-use super::arq::Attempts;
 use crate::priority::Priority;
+
+/// A packet's number in the order of the link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempts {
+    pub number: u64,
+    /// Attempts that were lost.
+    pub lost: u32,
+}
 
 /// Who sends over the link. One direction of a full-duplex link has the first alone;
 /// on a half-duplex medium the two ends are the two stations.
@@ -27,7 +34,7 @@ pub(super) struct Waiting<P> {
     pub len_bytes: u64,
     /// When it was given to the link.
     pub since: Instant,
-    /// Its place in the link's order, from its first attempt on; none without ARQ.
+    /// Its number in the link's order, from its first attempt on; none without ARQ.
     pub attempts: Option<Attempts>,
 }
 

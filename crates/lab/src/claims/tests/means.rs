@@ -214,7 +214,7 @@ fn runs_with_other_outages_are_not_compared_with_the_equation() {
 fn cells_are_means_where_the_paper_prints_means() {
     // The median is 104, the mean 114.
     let runs = [(0, Some(103.0)), (1, Some(104.0)), (2, Some(135.0))];
-    let of = |text: &str, runs: &[(u64, Option<f64>)]| {
+    let cell = |text: &str, runs: &[(u64, Option<f64>)]| {
         let lines = runs.iter().map(|(seed, transfer_s)| {
             let mut line = line("s", "a", 5, *transfer_s);
             line.seed = *seed;
@@ -224,17 +224,17 @@ fn cells_are_means_where_the_paper_prints_means() {
         entries(&paper(text), &lines).remove(0)
     };
     let means = CLAIMS.replacen("[[table]]\n", "[[table]]\nmeans = true\n", 1);
-    let median = of(CLAIMS, &runs);
+    let median = cell(CLAIMS, &runs);
     assert_eq!(median.model, Some(104.0.into()));
     assert_eq!(median.verdict, Verdict::Holds);
-    let mean = of(&means, &runs);
+    let mean = cell(&means, &runs);
     assert_eq!(mean.model, Some(114.0.into()));
     assert_eq!(mean.verdict, Verdict::Differs);
     // Most did not finish: there is no mean of the others that would mean the same.
     let hung = [(0, Some(100.0)), (1, None), (2, None)];
-    assert_eq!(of(&means, &hung).model, Some("unfinished".into()));
+    assert_eq!(cell(&means, &hung).model, Some("unfinished".into()));
     let one_hung = [(0, Some(100.0)), (1, Some(102.0)), (2, None)];
-    assert_eq!(of(&means, &one_hung).model, Some(101.0.into()));
+    assert_eq!(cell(&means, &one_hung).model, Some(101.0.into()));
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn lossy(loss: f64, attempts_max: Option<u32>, reassembly_ms: Option<f64>) -> Li
     }
 }
 
-/// What arrives of `packets` given at time zero, asked for only when the link says so.
+/// What arrives of `packets` given at time zero, polled only at the link's own timeouts.
 fn by_timeouts(link: &mut LinkModel<u64>, packets: u64) -> Vec<(u64, u64)> {
     send(link, 0..packets, ms(0));
     let mut arrived = Vec::new();
@@ -56,7 +56,7 @@ fn a_lost_attempt_delays_those_behind_it_and_then_they_arrive_together() {
     let mut link = link(&settings);
     let arrived = by_timeouts(&mut link, first_lost + 5);
     let at = |packet: u64| arrived[packet as usize].1;
-    // Sent again at least 8 ms after its first attempt had ended.
+    // Retransmitted at least 8 ms after its first attempt had ended.
     assert!(at(first_lost) >= (first_lost + 1) * 1000 + 8_000 + 1_000 + 25_000);
     assert_eq!(at(first_lost + 1), at(first_lost));
 }
@@ -86,7 +86,7 @@ fn with_a_limit_packets_are_lost_and_offered_ones_are_accounted_for() {
 }
 
 #[test]
-fn the_outcome_does_not_depend_on_how_often_the_link_is_asked() {
+fn the_outcome_does_not_depend_on_how_often_the_link_is_polled() {
     let settings = lossy(0.3, Some(3), Some(15.0));
     let (mut seldom, mut often) = (link(&settings), link(&settings));
     let expected = by_timeouts(&mut often, 300);
