@@ -307,6 +307,19 @@ def summary(results):
         print(f"| {scheme} |", " | ".join(row), "|")
 
 
+def after_packets(results):
+    """Where gaps lose packets: from the first packet over the link to the first new byte."""
+    print("\n| scheme | gaps answered, lost | after a packet p50 | p90 | within 0.10 s |")
+    print("| --- |" + " ---: |" * 4)
+    for scheme in results.schemes:
+        by_scheme = [results.cells[cell].get(scheme, {}) for cell in results.cells if cell.conditions != "kept"]
+        times = after_packet_s([run for runs in by_scheme for run in runs.values()])
+        if times:
+            within = sum(time <= 0.1 for time in times) / len(times)
+            figures = [f"{percentile(times, 50):.2f} s", f"{percentile(times, 90):.2f} s", f"{within:.0%}"]
+            print(f"| {scheme} | {len(times)} |", " | ".join(figures), "|")
+
+
 def calls(results):
     """The call beside one flow: what it loses and how long it waits."""
     cells = [cell for cell in results.cells if cell.flows.endswith("call")]
@@ -371,6 +384,7 @@ def main(arguments):
     results = Results(files)
     of_cells(results)
     summary(results)
+    after_packets(results)
     calls(results)
     pictures(results, Path(files[0]).stem)
 

@@ -23,8 +23,9 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// The median of a metric, or the mean of the runs that have it. A run that did not finish has every metric but none of them
-    /// means what the paper's does, except where the paper prints it all the same.
+    /// The median of a metric, or with `means` the mean of the runs that have finished. A run that did
+    /// not finish has every metric, but none of them means what the paper's does, except where the
+    /// paper prints it all the same.
     fn of(lines: &[&ResultLine], metric: Metric, means: bool) -> Self {
         let values = lines
             .iter()
