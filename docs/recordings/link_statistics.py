@@ -65,6 +65,20 @@ def read(path):
     return rates(lines, path.suffix == ".mm")
 
 
+def opportunities(path):
+    """The times in seconds at which a recording carries a packet of 1,500 bytes."""
+    lines = [line for line in path.read_text().splitlines() if line.strip() and line[0] != "#"]
+    if path.suffix == ".mm":
+        return [int(line) / 1000 for line in lines]
+    times, begin, carried = [], 0.0, 0.0
+    for end, rate in (map(float, line.split()) for line in lines):
+        packets_per_s = rate / 0.012
+        until = carried + packets_per_s * (end - begin)
+        times += [begin + (number - carried) / packets_per_s for number in range(math.floor(carried) + 1, math.floor(until) + 1)]
+        begin, carried = end, until - math.floor(until)
+    return times
+
+
 def stalls(series):
     """Begin and end of each stretch of seconds that deliver nothing."""
     found, begin = [], None
