@@ -263,7 +263,11 @@ impl Transmissions {
         now: Instant,
     ) -> Arrivals {
         let mut arrivals = Arrivals::default();
-        for sent in self.within(seq, end) {
+        let from = self.first_ending_after(seq);
+        for sent in self.ranges.iter().skip(from) {
+            if !sent.seq.before(end) {
+                break;
+            }
             let twice = sent.retransmissions > 0 || sent.by_fh;
             if twice && now.saturating_since(sent.at) < least {
                 continue;
@@ -273,7 +277,7 @@ impl Transmissions {
             } else {
                 &mut arrivals.ordinary
             };
-            Arrivals::note(slot, (sent.at, sent.end));
+            Arrivals::note(slot, (sent.at, sent.end.min(end)));
         }
         arrivals
     }

@@ -156,7 +156,11 @@ impl<P: Payload> Turn<'_, P> {
     ) -> Verdict {
         let verdict =
             self.hook(|scheme, flow, cx| scheme.on_mh_segment(flow, segment, outcome, cx));
-        let room = self.mobile.cache_room(self.budget);
+        let room = if segment.is_empty() {
+            0
+        } else {
+            self.mobile.cache_room(self.budget)
+        };
         self.hook(|scheme, flow, cx| scheme.on_mh_data(flow, segment, payload, room, cx));
         if self.flow.retransmits_itself() {
             for piece in self.flow.take_losses(outcome.loss) {

@@ -329,6 +329,9 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         segment: &Segment,
         cx: &mut Context<'_, P>,
     ) -> bool {
+        if uplink::passes_at_rest_to_mh(self, segment, cx) {
+            return false;
+        }
         let is_withheld = uplink::on_fh_segment(self, flow, segment, cx);
         self.note_uplink(flow);
         is_withheld
@@ -342,6 +345,9 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         room: usize,
         cx: &mut Context<'_, P>,
     ) {
+        if uplink::passes_at_rest_to_fh(self, segment, cx) {
+            return;
+        }
         uplink::on_mh_segment(self, flow, segment, payload, room, cx);
         self.note_uplink(flow);
     }
@@ -365,13 +371,11 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
     }
 
     fn next_timeout(&self, _flow: &Flow<P>) -> Option<Instant> {
-        let all = [
-            self.dup_acks.deadline(),
-            self.reports.deadline(),
-            self.fh_report.deadline(),
-            self.uplink.deadline(),
-        ];
-        earliest(all)
+        let [round_trip, persist] = self.dup_acks.deadlines();
+        let [lost, probe] = self.reports.deadlines();
+        let [requested, late] = self.fh_report.deadlines();
+        let uplink = self.uplink.deadline();
+        earliest([round_trip, persist, lost, probe, requested, late, uplink])
     }
 
     fn on_rewind(&mut self) {

@@ -10,7 +10,6 @@ use super::fh_report::{self, Hole};
 use super::{Snoop, SnoopSet, retransmit_first, speaks_sack};
 use crate::flow::{AckOutcome, Flow};
 use crate::schemes::Context;
-use crate::timers::earliest;
 use crate::{Payload, Verdict};
 
 /// What is known of the first packet that the MH lacks.
@@ -41,9 +40,8 @@ const TRIES: u32 = 32;
 const DOUBLINGS_MAX: u32 = 6;
 
 impl DupAcks {
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let timers = [self.round_trip_at, self.persist_at];
-        earliest(timers)
+    pub(super) const fn deadlines(&self) -> [Option<Instant>; 2] {
+        [self.round_trip_at, self.persist_at]
     }
 
     /// One more retransmission by a timer: how much longer than usual the next wait is.

@@ -28,7 +28,6 @@ use crate::flow::Flow;
 use crate::mobile::InFlight;
 use crate::rtt::RttEstimator;
 use crate::schemes::Context;
-use crate::timers::earliest;
 use crate::{Action, Made, Payload, Verdict};
 
 /// Segments beyond a hole, or duplicate ACKs, that show a loss (RFC 5681, 3.2; RFC 6675,
@@ -78,9 +77,8 @@ pub(super) struct FhReport {
 
 impl FhReport {
     /// The next deadline.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        let requested = self.requested.map(|(_, at)| at);
-        earliest([requested, self.late_at])
+    pub(super) fn deadlines(&self) -> [Option<Instant>; 2] {
+        [self.requested.map(|(_, at)| at), self.late_at]
     }
 
     /// The MH has acknowledged everything before `una`.

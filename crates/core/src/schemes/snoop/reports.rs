@@ -16,7 +16,6 @@ use super::fh_report::{self, DUP_THRESH, Hole, QUEUE_MIN};
 use super::{Snoop, radio, retransmit, speaks_sack};
 use crate::flow::{AckOutcome, Arrivals, Flow, Sender, Transmission};
 use crate::schemes::{Context, expects_changing_rates};
-use crate::timers::earliest;
 use crate::{Payload, Verdict};
 
 /// Segments retransmitted at once in addition to as many as have arrived. What has left the link
@@ -44,8 +43,8 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        earliest([self.lost_at, self.probe_at])
+    pub(super) const fn deadlines(&self) -> [Option<Instant>; 2] {
+        [self.lost_at, self.probe_at]
     }
 
     /// No timer runs for a further loss.

@@ -47,10 +47,12 @@ use crate::timers::earliest;
 use crate::{Action, Payload};
 
 mod report;
+mod rest;
 mod undo;
 mod wired;
 
 use report::report;
+pub(in crate::schemes) use rest::{passes_at_rest_to_fh, passes_at_rest_to_mh};
 use undo::Undo;
 use wired::Wired;
 
@@ -86,6 +88,9 @@ pub(crate) struct Uplink<P> {
     una: Option<SeqNum>,
     /// The highest ACK that the MH has got.
     acked: SeqNum,
+    /// The FH has acknowledged all data of the MH, up to here, and nothing is cached, withheld or waited for. A
+    /// download is mostly in this state, and its packets pass at little cost.
+    rest: Option<SeqNum>,
     /// The bytes that have passed, and the cached ones of these.
     passed: Scoreboard,
     cache: SegmentCache<P>,
@@ -127,6 +132,7 @@ impl<P> Default for Uplink<P> {
         Self {
             una: None,
             acked: SeqNum::default(),
+            rest: None,
             passed: Scoreboard::default(),
             cache: SegmentCache::default(),
             named: Scoreboard::default(),
@@ -169,12 +175,14 @@ impl<P: Payload> Uplink<P> {
     }
 
     /// The next deadline.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        let withheld = self.withheld_until();
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.rest.is_some() {
+            return None;
+        }
         earliest([
             self.quiet_at,
             self.report_at,
-            withheld,
+            self.withheld_until(),
             self.wired.deadline(),
         ])
     }
@@ -183,16 +191,6 @@ impl<P: Payload> Uplink<P> {
     /// a named range.
     pub(super) fn ack_shown(&self) -> Option<SeqNum> {
         self.withheld_since.map(|_| self.acked)
-    }
-
-    /// The FH has all that the MH has sent, and its segment reports nothing: it changes nothing here
-    /// but the time at which the FH sends.
-    fn is_idle(&self, segment: &Segment, una: SeqNum, mh_nxt: SeqNum) -> bool {
-        let has_all = segment.ack == una && una == mh_nxt && self.acked == una;
-        let waits = self.withheld_since.is_some() || self.trusted_from.is_some();
-        let has_nothing = self.passed.is_empty() && self.entries() == 0 && self.gaps.is_empty();
-        let parts_are_idle = self.wired.is_idle() && self.undo.is_idle();
-        has_all && segment.options.sack.is_empty() && has_nothing && !waits && parts_are_idle
     }
 
     /// The FH sends data: holes are not reported for a while.
@@ -310,8 +308,7 @@ impl<P: Payload> Uplink<P> {
 
     /// The echo of what was let through.
     fn take_echo(&mut self, segment: &Segment, now: Instant) {
-        let silent = self.received_at.replace(now).into_iter();
-        let silent_since = silent.chain(self.echo.waits_since()).max();
+        let silent_since = self.received_at.replace(now).max(self.echo.waits_since());
         let silence = silent_since.map(|since| now.saturating_since(since));
         if self.may_be_idle && silence.is_some_and(|silence| silence > self.silence_max()) {
             self.echo.forget();
@@ -339,6 +336,9 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     let from_start = flow.fh_has_acknowledged_nothing();
     let fh_ack = flow.fh.ack;
     let uplink = &mut snoop.uplink;
+    if uplink.rest.take().is_some() {
+        uplink.wired.rtt = *snoop.fixed_half.rtt();
+    }
     uplink.take_echo(segment, cx.now);
     let una = *uplink.una.get_or_insert_with(|| {
         uplink.acked = fh_ack;
@@ -432,11 +432,12 @@ pub(in crate::schemes) fn on_fh_segment<P: Payload>(
     let mh_nxt = flow.mh.nxt;
     snoop.fixed_half.on_fh_segment(segment, cx.now);
     if !segment.is_empty() && snoop.uplink.is_idle(segment, una, mh_nxt) {
-        let uplink = &mut snoop.uplink;
-        uplink.wired.note_idle(segment, snoop.fixed_half.rtt());
-        uplink.note_fh_sends(cx.now);
+        snoop.uplink.rest = Some(una);
+        let wired = snoop.fixed_half.rtt();
+        snoop.uplink.note_at_rest(segment, wired, cx);
         return false;
     }
+    snoop.uplink.rest = None;
     wired::on_fh_segment(snoop, flow, segment, cx);
     let uplink = &mut snoop.uplink;
     let bare = is_bare(segment, mh_nxt);

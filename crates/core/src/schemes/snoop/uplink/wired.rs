@@ -61,9 +61,8 @@ impl Wired {
         !waits && self.reported.is_empty()
     }
 
-    /// Takes in a segment of the FH while it is idle.
-    pub(super) fn note_idle(&mut self, segment: &Segment, rtt: &RttEstimator) {
-        self.rtt = *rtt;
+    /// Takes in the FH's window: a duplicate ACK repeats it.
+    pub(super) const fn note_window(&mut self, segment: &Segment) {
         self.window = Some(segment.window);
     }
 

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A download: no data of the MH is on its way. Its packets change little here, and pass at little cost.
+
+use holdfast_wire::{Segment, SeqNum};
+
+use super::{Context, Payload, RttEstimator, Snoop, SnoopSet, Uplink};
+
+impl<P: Payload> Uplink<P> {
+    /// The FH has all that the MH has sent, and its segment reports nothing: it changes nothing here
+    /// but the time at which the FH sends.
+    pub(super) fn is_idle(&self, segment: &Segment, una: SeqNum, mh_nxt: SeqNum) -> bool {
+        let has_all = segment.ack == una && una == mh_nxt && self.acked == una;
+        let waits = self.withheld_since.is_some() || self.trusted_from.is_some();
+        let has_nothing = self.passed.is_empty() && self.entries() == 0 && self.gaps.is_empty();
+        let parts_are_idle = self.wired.is_idle() && self.undo.is_idle();
+        has_all && segment.options.sack.is_empty() && has_nothing && !waits && parts_are_idle
+    }
+
+    /// Takes in data of the FH at rest. `wired`: the wired half's round trip.
+    pub(super) fn note_at_rest<Q: Payload>(
+        &mut self,
+        segment: &Segment,
+        wired: &RttEstimator,
+        cx: &Context<'_, Q>,
+    ) {
+        self.wired.note_window(segment);
+        // `today` reports no hole.
+        if cx.settings.snoop.set == SnoopSet::Paper1995 {
+            self.wired.rtt = *wired;
+            self.note_fh_sends(cx.now);
+        }
+    }
+}
+
+/// True for a segment of the MH without data while there is none on its way: it changes nothing here but a round trip.
+pub(in crate::schemes) fn passes_at_rest_to_fh<P: Payload>(
+    snoop: &mut Snoop<P>,
+    segment: &Segment,
+    cx: &Context<'_, P>,
+) -> bool {
+    let passes = snoop.uplink.rest.is_some() && segment.is_empty();
+    if passes {
+        snoop.uplink.take_echo(segment, cx.now);
+    }
+    passes
+}
+
+/// True for data of the FH while no data of the MH is on its way: it changes nothing here but a round trip and the
+/// window.
+pub(in crate::schemes) fn passes_at_rest_to_mh<P: Payload>(
+    snoop: &mut Snoop<P>,
+    segment: &Segment,
+    cx: &Context<'_, P>,
+) -> bool {
+    let has_all = snoop.uplink.rest == Some(segment.ack) && segment.options.sack.is_empty();
+    let passes = has_all && !segment.is_empty();
+    if passes {
+        snoop.fixed_half.on_fh_segment(segment, cx.now);
+        let wired = snoop.fixed_half.rtt();
+        snoop.uplink.note_at_rest(segment, wired, cx);
+    }
+    passes
+}
