@@ -142,13 +142,6 @@ wrong_uci_is_one_line() {
         diff <(printf 'uci-to-toml: %s:%s\nstatus 64\n' "$work/wrong" "$error") - <<<"$output"
     done <$openwrt/tests/wrong.txt
 }
-# No key of the examples is refused.
-daemon_takes_what_uci_became() {
-    local status=0
-    $openwrt/files/uci-to-toml gateway $openwrt/files/holdfast.config >"$work/openwrt.toml"
-    x86_64 gateway --config "$work/openwrt.toml" --check || status=$?
-    [ $status -ne 64 ]
-}
 
 # --- arm64 -----------------------------------------------------------------------------------
 
@@ -401,7 +394,7 @@ check 'manual pages' finds_nothing pages_are_clean
 check 'the SBOM is JSON' python3 -m json.tool "$packages"/*.cdx.json
 check 'OpenWrt: UCI to TOML' uci_becomes_toml
 check 'OpenWrt: mistakes' wrong_uci_is_one_line
-check 'OpenWrt: the daemon takes the settings' daemon_takes_what_uci_became
+check 'OpenWrt: init script, both daemons, hotplug' scripts/openwrt_test.sh "$work/x86_64/usr/bin/holdfast"
 if [ -d "$work/aarch64" ]; then
     check 'arm64: --version' arm64 --version
     check 'arm64: gateway --check' arm64_checks_the_router
