@@ -40,6 +40,9 @@ scripts() {
     find scripts .ci Makefile -type f -not -name '*.circles' -not -name '*.exceptions' -not -name '*.patch' | sort
 }
 
+# What routers and package managers run.
+foreign_scripts() { grep -r -l '^#!/bin/sh' packaging dist | sort; }
+
 # --- sources -------------------------------------------------------------------------------
 
 missing_licence() {
@@ -52,7 +55,7 @@ missing_licence() {
         head -n 1 "$file" | grep -E -q 'SPDX-License-Identifier: GPL-2\.0(-only)?( |$)' ||
             echo "$file:1: the first line is not the GPL-2.0 SPDX line"
     done
-    for file in $(scripts); do
+    for file in $(scripts) $(foreign_scripts); do
         head -n 2 "$file" | grep -q 'SPDX-License-Identifier: Apache-2.0' ||
             echo "$file:1: no Apache-2.0 SPDX line among the first two"
     done
@@ -224,6 +227,8 @@ check 'purity' scripts/purity.sh
 check 'documentation' documentation
 optional clang-format clang-format --dry-run --Werror $(bpf_files)
 optional shellcheck shellcheck -S warning $(scripts | grep -v -E '^Makefile$|\.(pl|c|py)$')
+# rc.common reads the variables of an init script.
+optional shellcheck shellcheck -S warning -s dash -e SC2034 $(foreign_scripts)
 optional cargo-deny cargo deny --all-features check
 
 [ $failed -eq 0 ] && echo 'lint: clean' >&2

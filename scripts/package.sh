@@ -4,7 +4,9 @@
 # Builds the packages of a release into target/package/: .deb, .rpm and a tarball for each
 # processor, the list of what is in the program (SBOM), and SHA256SUMS.
 #
-#     scripts/package.sh [PROCESSOR...]     x86_64 and aarch64 unless given
+#     scripts/package.sh [--tools] [PROCESSOR...]     x86_64 and aarch64 unless given
+#
+# With --tools it gets what it needs for that, and builds nothing.
 #
 # The programs are static (musl): one for all distributions. A commit with a tag vX.Y.Z gives the
 # version X.Y.Z; any other commit a version before that of Cargo.toml. A tag that does not agree with
@@ -14,6 +16,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 
+tools_only=
+[ "${1-}" != --tools ] || {
+    tools_only=1
+    shift
+}
 version="$(sed -n '/^\[workspace.package\]/,/^\[workspace.dep/s/^version = "\(.*\)"$/\1/p' Cargo.toml)"
 SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)"
 tag="$(git describe --tags --exact-match --match 'v*' 2>/dev/null || true)"
@@ -44,6 +51,7 @@ if ! cmp -s packaging/requirements.txt "$tools/requirements.txt"; then
     pip3 install --quiet --require-hashes --only-binary :all: --target "$tools" -r packaging/requirements.txt
     cp packaging/requirements.txt "$tools"
 fi
+[ -z "$tools_only" ] || exit 0
 export PATH="$tools/bin:$PATH" PYTHONPATH="$tools"
 
 export VERSION="$version" SOURCE_DATE_EPOCH

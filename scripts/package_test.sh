@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Tests the packages in target/package/ (scripts/package.sh) as root: their files, the program for arm64
-# (QEMU), the .rpm in an empty root, and the .deb in clean Debian systems that boot systemd
-# (systemd-nspawn): install, start, status, upgrade in mid-transfer, remove, purge.
+# (QEMU), and the .deb in clean Debian systems that boot systemd (systemd-nspawn): install, start, status,
+# upgrade in mid-transfer, remove, purge. The suite `rpm` is the same with the .rpm: dnf on a Debian whose
+# RPM database is empty.
 #
-#     scripts/package_test.sh [SUITE...]     bookworm and trixie unless given
+#     scripts/package_test.sh [SUITE...]     bookworm, trixie and rpm unless given
 #
 # The systems are made once by mmdebstrap and kept in this user's cache folder, beside the virtual kernel.
 # Where Debian's packages cannot be fetched, and for a processor without packages, a line with `SKIPPED`
@@ -21,7 +22,7 @@ export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" LC_ALL=C.UTF-8
     exit 1
 }
 suites=("$@")
-[ $# -gt 0 ] || suites=(bookworm trixie)
+[ $# -gt 0 ] || suites=(bookworm trixie rpm)
 scripts/packages.sh package-test
 target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
 readonly target packages="$target/package" bytes_max=15000000
@@ -142,13 +143,6 @@ wrong_uci_is_one_line() {
         diff <(printf 'uci-to-toml: %s:%s\nstatus 64\n' "$work/wrong" "$error") - <<<"$output"
     done <$openwrt/tests/wrong.txt
 }
-# No key of the examples is refused.
-daemon_takes_what_uci_became() {
-    local status=0
-    $openwrt/files/uci-to-toml gateway $openwrt/files/holdfast.config >"$work/openwrt.toml"
-    x86_64 gateway --config "$work/openwrt.toml" --check || status=$?
-    [ $status -ne 64 ]
-}
 
 # --- arm64 -----------------------------------------------------------------------------------
 
@@ -170,34 +164,14 @@ arm64_sends_the_same_packets() {
     diff "$work/digests.x86_64" "$work/digests.aarch64"
 }
 
-# --- .rpm ------------------------------------------------------------------------------------
-
-# An empty root has no shell for the scripts and none of the packages that are required: so neither is
-# tried here, but the database, the files and their modes are. The scripts are the .deb's.
-rpm_comes_and_goes() {
-    local root="$work/rpm" package
-    package="$(echo "$packages"/holdfast-*.x86_64.rpm)"
-    mkdir "$root"
-    rpm --root "$root" --initdb
-    rpm --root "$root" -i --nodeps --noscripts --ignorearch "$package"
-    [ "$(rpm --root "$root" -q holdfast --qf '%{NAME}')" = holdfast ]
-    rpm --root "$root" -V --nodeps --noscripts --nouser --nogroup holdfast
-    "$root/usr/bin/holdfast" --version
-    rpm -qp --scripts "$package" | grep -q systemctl
-    echo '# mine' >>"$root/etc/holdfast/holdfast.toml"
-    rpm --root "$root" -e --nodeps --noscripts holdfast
-    [ ! -e "$root/usr/bin/holdfast" ]
-    # The operator's file stays, under another name.
-    grep -q -x '# mine' "$root/etc/holdfast/holdfast.toml.rpmsave"
-}
-
 # --- systems -----------------------------------------------------------------------------------
 
 made_root() {
-    local tar="$roots/$1.tar" new="$roots/$1.$$.tar"
+    local tar="$roots/$1.tar" new="$roots/$1.$$.tar" from=("--include=systemd-sysv" "$1")
+    [ "$1" != rpm ] || from=("--include=systemd-sysv,dnf,rpm" bookworm)
     if [ ! -e "$tar" ]; then
         mkdir -p "$roots"
-        mmdebstrap --quiet --variant=apt --include=systemd-sysv "$1" "$new" || {
+        mmdebstrap --quiet --variant=apt "${from[@]}" "$new" || {
             rm -f "$new"
             return 1
         }
@@ -258,6 +232,19 @@ inside() {
         env -i -C / PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"
 }
 in_shell() { inside sh -e -c "$1"; }
+# The package manager: dnf of the .rpm, apt-get of the .deb.
+manager() {
+    case "$kind" in
+    deb) inside apt-get -q -y "$@" ;;
+    rpm) inside dnf -q -y "$@" ;;
+    esac
+}
+installed_version() {
+    case "$kind" in
+    deb) inside dpkg-query -W -f '${Version}\n' holdfast ;;
+    rpm) inside rpm -q holdfast ;;
+    esac
+}
 
 # --- a life in a system ---------------------------------------------------------------------
 
@@ -290,7 +277,7 @@ more_bytes_than() { [ "$(stat -c %s "$work/progress")" -gt "$1" ]; }
 upgraded() {
     local before after bytes
     before="$(main_pid)"
-    inside apt-get -q -y install /root/next.deb
+    manager install "/root/next.$kind"
     after="$(main_pid)"
     [ "$before" != "$after" ] && [ "$after" != 0 ]
     until_true status
@@ -299,7 +286,7 @@ upgraded() {
     # The successor has adopted the flow that began before it.
     until_true tracks_a_flow
     inside grep -q -x 'wireless = "wireless0"' /etc/holdfast/holdfast.toml
-    inside dpkg-query -W -f '${Version}\n' holdfast | grep -F '+next'
+    installed_version | grep -F '+next'
 }
 intact() {
     touch "$work/enough"
@@ -324,9 +311,13 @@ hooked() {
 mobile_link() {
     inside holdfast status --json --socket /run/holdfast/mobile.sock | grep -F "\"link\": \"$1\""
 }
+# rpm renames settings that were changed.
 removed() {
-    inside apt-get -q -y remove holdfast
-    inside test -e /etc/holdfast/holdfast.toml -a ! -e /usr/bin/holdfast
+    manager remove holdfast
+    local kept=/etc/holdfast/holdfast.toml
+    [ "$kind" = deb ] || kept+=.rpmsave
+    inside test -e $kept -a ! -e /usr/bin/holdfast
+    inside grep -q -x 'wireless = "wireless0"' $kept
     ! inside systemctl is-active holdfast-gateway || return 1
     ! ip -n "$gateway" -o link | grep -E '^[0-9]+: hf' || return 1
 }
@@ -335,9 +326,19 @@ files_of() {
     inside find / -xdev -path /proc -prune -o -path /sys -prune -o -path /tmp -prune -o -path /root -prune \
         -o -path /var/log -prune -o -path /var/cache -prune -o -path /var/lib/dpkg -prune \
         -o -path /var/lib/systemd -prune -o -path /var/lib/apt -prune -o -path /etc/passwd- -prune \
+        -o -path /var/lib/dnf -prune -o -path /var/lib/rpm -prune -o -name __pycache__ -prune \
         -o -path /etc/shadow- -prune -o -path /etc/group- -prune -o -path /etc/gshadow- -prune \
         -o -path /etc/.pwd.lock -prune -o -print | sort
     inside find /run -name '*holdfast*'
+}
+# Settings that were changed are what rpm leaves.
+settings_alone_are_left() {
+    local left
+    files_of >"$work/files.after"
+    left="$(diff "$work/files.before" "$work/files.after" | sed -n '/^[<>]/p' |
+        grep -v -E '^> /etc/holdfast(/[a-z]+\.toml\.rpmsave)?$' || true)"
+    echo "$left"
+    [ -z "$left" ]
 }
 purged() {
     inside apt-get -q -y purge holdfast
@@ -346,15 +347,19 @@ purged() {
 }
 
 life_in() {
-    local suite="$1"
+    local suite="$1" kind=deb
+    [ "$suite" != rpm ] || kind=rpm
     echo "--- $suite"
     made_root "$suite" || {
         skip "$suite" 'no system could be made: Debian'"'"'s packages cannot be fetched here'
         return 0
     }
-    cp "$packages"/holdfast_*_amd64.deb "$work/$suite/root/holdfast.deb"
-    cp "$work/next.deb" "$work/$suite/root/next.deb"
-    rm -f "$work/enough" "$work/progress"
+    case "$kind" in
+    deb) cp "$packages"/holdfast_*_amd64.deb "$work/$suite/root/holdfast.deb" ;;
+    rpm) cp "$packages"/holdfast-*.x86_64.rpm "$work/$suite/root/holdfast.rpm" ;;
+    esac
+    cp "$work/next.$kind" "$work/$suite/root/"
+    rm -f "$work/enough" "$work/progress" "$work/sent" "$work/received"
     made_network
     started_machine "$suite" || {
         tail -n 40 "$work/$suite.console"
@@ -362,8 +367,12 @@ life_in() {
         return 0
     }
     inside systemd-tmpfiles --create
+    # Of the package `filesystem` where RPM is at home.
+    [ "$kind" = deb ] || inside mkdir -p /usr/share/fish/vendor_completions.d /usr/share/zsh/site-functions
     files_of >"$work/files.before"
-    check "$suite: apt install" inside apt-get -q -y install /root/holdfast.deb
+    check "$suite: install" manager install "/root/holdfast.$kind"
+    # tmpfiles.d lets the daemons' group read the settings.
+    [ "$kind" = deb ] || check "$suite: the files" inside rpm -V --noconfig holdfast
     check "$suite: no unit is enabled or started" not_started_yet
     check "$suite: --check, start, status" started_gateway
     started_transfer || true
@@ -371,7 +380,10 @@ life_in() {
     check "$suite: the bytes of the transfer" intact
     check "$suite: NetworkManager's hook" hooked
     check "$suite: remove" removed
-    check "$suite: purge leaves nothing" purged
+    case "$kind" in
+    deb) check "$suite: purge leaves nothing" purged ;;
+    rpm) check "$suite: nothing but settings is left" settings_alone_are_left ;;
+    esac
     stop_machine
     for namespace in "$fh" "$gateway" "$mh"; do
         ip netns delete "$namespace"
@@ -390,7 +402,11 @@ for tarball in "$packages"/*.tar.xz; do
 done
 dpkg-deb -R "$packages"/holdfast_*_amd64.deb "$work/next"
 sed -i 's/^Version: .*/&+next/' "$work/next/DEBIAN/control"
-dpkg-deb --root-owner-group -b "$work/next" "$work/next.deb" >/dev/null
+dpkg-deb -Zgzip -z1 --root-owner-group -b "$work/next" "$work/next.deb" >/dev/null
+cp -r packaging "$work/x86_64/"
+next_version="$(rpm -qp --qf '%{VERSION}' "$packages"/holdfast-*.x86_64.rpm)+next"
+(cd "$work/x86_64" && VERSION="$next_version" ARCH=amd64 PYTHONPATH="$target/packaging-tools" \
+    "$target/packaging-tools/bin/nfpm" package -f packaging/nfpm.yaml -p rpm -t "$work/next.rpm" >/dev/null)
 
 check 'checksums' bash -c "cd '$packages' && sha256sum --strict --check SHA256SUMS"
 check 'small, static and stripped' finds_nothing small_and_static
@@ -401,7 +417,7 @@ check 'manual pages' finds_nothing pages_are_clean
 check 'the SBOM is JSON' python3 -m json.tool "$packages"/*.cdx.json
 check 'OpenWrt: UCI to TOML' uci_becomes_toml
 check 'OpenWrt: mistakes' wrong_uci_is_one_line
-check 'OpenWrt: the daemon takes the settings' daemon_takes_what_uci_became
+check 'OpenWrt: init script, both daemons, hotplug' scripts/openwrt_test.sh "$work/x86_64/usr/bin/holdfast"
 if [ -d "$work/aarch64" ]; then
     check 'arm64: --version' arm64 --version
     check 'arm64: gateway --check' arm64_checks_the_router
@@ -409,7 +425,6 @@ if [ -d "$work/aarch64" ]; then
 else
     skip 'arm64' 'no package was built for it'
 fi
-check '.rpm: install and remove in an empty root' rpm_comes_and_goes
 for suite in "${suites[@]}"; do
     life_in "$suite"
 done

@@ -26,7 +26,7 @@ use std::time::Instant;
 
 use holdfast_core::compression::{CompressionSettings, DICTIONARY_BYTES_MAX, Method, PlainCodec};
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::{Rng, SeedableRng};
 
 /// Bytes of each kind that are sent.
 const STREAM_BYTES: usize = 300_000;

@@ -13,7 +13,7 @@
 
 use core::fmt;
 
-use chacha20poly1305::{AeadInPlace as _, Tag, XChaCha20Poly1305, XNonce};
+use chacha20poly1305::{AeadInOut as _, XChaCha20Poly1305};
 
 /// Names a key on the wire, in clear. Not a secret.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,7 +86,7 @@ pub(crate) fn seal(
     }
     let (head, sealed) = datagram.split_at_mut(SEALED_AT);
     let tag = cipher
-        .encrypt_in_place_detached(XNonce::from_slice(nonce), &head[..HEADER_BYTES], sealed)
+        .encrypt_inout_detached(nonce.into(), &head[..HEADER_BYTES], sealed.into())
         .expect("a datagram is far below the cipher's limit");
     datagram.extend_from_slice(&tag);
     datagram
@@ -95,11 +95,11 @@ pub(crate) fn seal(
 /// The sealed bytes of a datagram that [`Header::parse`] has accepted. `None` if it was sealed with
 /// another key or changed.
 pub(crate) fn open(cipher: &XChaCha20Poly1305, datagram: &[u8]) -> Option<Vec<u8>> {
-    let (head, sealed) = datagram.split_at(SEALED_AT);
-    let (sealed, tag) = sealed.split_at(sealed.len() - TAG_BYTES);
-    let (header, nonce) = head.split_at(HEADER_BYTES);
+    let (header, rest) = datagram.split_first_chunk::<HEADER_BYTES>()?;
+    let (nonce, rest) = rest.split_first_chunk::<NONCE_BYTES>()?;
+    let (sealed, tag) = rest.split_last_chunk::<TAG_BYTES>()?;
     let mut opened = sealed.to_vec();
-    let (nonce, tag) = (XNonce::from_slice(nonce), Tag::from_slice(tag));
-    let result = cipher.decrypt_in_place_detached(nonce, header, &mut opened, tag);
+    let buffer = opened.as_mut_slice().into();
+    let result = cipher.decrypt_inout_detached(nonce.into(), header, buffer, tag.into());
     result.ok().map(|()| opened)
 }

@@ -2,7 +2,7 @@
 //! The seal of datagrams, by its description (`crates/core/src/sealed.rs`), with the one key of all
 //! targets: so hostile bytes come from a peer that has the key, too.
 
-use chacha20poly1305::{AeadInPlace as _, KeyInit as _, Tag, XChaCha20Poly1305, XNonce};
+use chacha20poly1305::{AeadInOut as _, KeyInit as _, XChaCha20Poly1305};
 use holdfast_core::signal::MobileKey;
 
 use crate::dice::Dice;
@@ -42,9 +42,9 @@ pub(crate) fn seal(magic: [u8; 2], path: u8, nonce: [u8; 24], message: &[u8]) ->
 fn seal_behind(mut datagram: Vec<u8>, message: &[u8]) -> Vec<u8> {
     datagram.extend(message);
     let (head, sealed) = datagram.split_at_mut(SEALED_AT);
-    let (header, nonce) = head.split_at(HEADER_BYTES);
+    let (header, nonce) = split_head(head);
     let tag = cipher()
-        .encrypt_in_place_detached(XNonce::from_slice(nonce), header, sealed)
+        .encrypt_inout_detached(nonce.into(), header, sealed.into())
         .expect("a short message");
     datagram.extend(tag);
     datagram
@@ -57,16 +57,12 @@ pub(crate) fn disturb(datagram: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
         0 => dice.damage(&mut datagram),
         1 => {
             let sealed = datagram.split_off(SEALED_AT);
-            let (message, tag) = sealed.split_at(sealed.len() - TAG_BYTES);
+            let (message, tag) = sealed.split_last_chunk::<TAG_BYTES>().expect("a tag");
             let mut message = message.to_vec();
-            let (header, nonce) = datagram.split_at(HEADER_BYTES);
+            let (header, nonce) = split_head(&datagram);
+            let buffer = message.as_mut_slice().into();
             cipher()
-                .decrypt_in_place_detached(
-                    XNonce::from_slice(nonce),
-                    header,
-                    &mut message,
-                    Tag::from_slice(tag),
-                )
+                .decrypt_inout_detached(nonce.into(), header, buffer, tag.into())
                 .expect("a datagram as it was sealed");
             dice.damage(&mut message);
             return seal_behind(datagram, &message);
@@ -76,6 +72,11 @@ pub(crate) fn disturb(datagram: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
     datagram
 }
 
+/// Header and nonce of a datagram's first [`SEALED_AT`] bytes.
+fn split_head(head: &[u8]) -> (&[u8], &[u8; SEALED_AT - HEADER_BYTES]) {
+    head.split_last_chunk().expect("header and nonce")
+}
+
 fn cipher() -> XChaCha20Poly1305 {
-    XChaCha20Poly1305::new(KEY[4..].into())
+    XChaCha20Poly1305::new_from_slice(&KEY[4..]).expect("the key behind its id")
 }

@@ -263,7 +263,7 @@ fn counters_text(text: &mut String, counters: &BTreeMap<String, u64>) {
 
 fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header);
+    table.load_style(presets::NOTHING).set_header(header);
     table
 }
 

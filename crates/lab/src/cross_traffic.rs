@@ -11,7 +11,7 @@ use holdfast_net::datapath::monotonic_ns;
 use holdfast_testbed::appointed::{Appointed, sleep_until};
 use holdfast_testbed::topology::{FH, GATEWAY_WIRED, GATEWAY_WIRELESS, MH, Topology};
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore as _, SeedableRng as _};
+use rand_core::{Rng as _, SeedableRng as _};
 
 use crate::results::DatagramFigures;
 use crate::scenario::Stretch;

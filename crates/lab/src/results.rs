@@ -398,7 +398,7 @@ pub fn retransmission_ratio_percent(segments: u64, retransmitted: u64) -> f64 {
 /// A table for people: one row a variant, medians over its runs.
 pub fn table(lines: &[ResultLine]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
+    table.load_style(presets::ASCII_MARKDOWN);
     let header = [
         "scenario",
         "variant",

@@ -5,7 +5,7 @@
 //! differ in their last bits and every machine must draw the same numbers.
 
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::{Rng, SeedableRng};
 
 /// The part of a link that draws from a stream. The numbers are part of the
 /// results: a new part takes a new number, none is ever reused.

@@ -197,7 +197,7 @@ mod tests {
             (RTA_OIF, &3_u32.to_ne_bytes()),
         ]);
         let datagram = [first, second].concat();
-        let routes = messages::<RouteNetlinkMessage>(NETLINK_ROUTE, &datagram)
+        let routes = messages::<RouteNetlinkMessage>(&datagram)
             .into_iter()
             .map(|message| match message.payload {
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
@@ -215,6 +215,6 @@ mod tests {
         });
         assert_eq!(routes.collect::<Vec<_>>(), expected);
         // A message that is longer than its datagram is none.
-        assert!(messages::<RouteNetlinkMessage>(NETLINK_ROUTE, &[9, 0, 0, 0, 1]).is_empty());
+        assert!(messages::<RouteNetlinkMessage>(&[9, 0, 0, 0, 1]).is_empty());
     }
 }

@@ -385,9 +385,7 @@ fn known_handoffs() -> Option<MapHandle> {
     let size = size_of::<InterfaceKey>() as u32;
     let is_it = |info: &MapInfo| {
         let sizes = (info.key_size, info.value_size, info.max_entries);
-        info.name.as_bytes() == HANDOFFS.as_bytes()
-            && info.ty == MapType::LruHash
-            && sizes == (size, size, HANDOFFS_MAX)
+        info.name == HANDOFFS && info.ty == MapType::LruHash && sizes == (size, size, HANDOFFS_MAX)
     };
     let found = MapInfoIter::default().find(is_it)?;
     // It may have ended in the meantime.

@@ -12,7 +12,6 @@ use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload,
     NetlinkSerializable,
 };
-use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
 use crate::readiness::wait_readable;
@@ -24,7 +23,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Netlink {
     socket: Socket,
-    protocol: isize,
     sequence: u32,
 }
 
@@ -36,7 +34,6 @@ impl Netlink {
         socket.set_non_blocking(true)?;
         Ok(Self {
             socket,
-            protocol,
             sequence: 0,
         })
     }
@@ -111,7 +108,7 @@ impl Netlink {
         loop {
             match self.socket.recv_from_full() {
                 Ok((datagram, from)) if from.port_number() == 0 => {
-                    return Ok(Some(messages(self.protocol, &datagram)));
+                    return Ok(Some(messages(&datagram)));
                 }
                 // Not from the kernel.
                 Ok(_) => {}
@@ -143,10 +140,7 @@ pub(crate) fn end_of<T>(payload: &NetlinkPayload<T>) -> Option<io::Result<()>> {
 }
 
 /// The messages of a datagram. One that cannot be parsed does not hide the others.
-pub(crate) fn messages<T: NetlinkDeserializable>(
-    protocol: isize,
-    datagram: &[u8],
-) -> Vec<NetlinkMessage<T>> {
+pub(crate) fn messages<T: NetlinkDeserializable>(datagram: &[u8]) -> Vec<NetlinkMessage<T>> {
     let mut rest = datagram;
     let mut messages = Vec::new();
     while let Some(length) = rest.first_chunk().copied().map(u32::from_ne_bytes) {
@@ -156,12 +150,7 @@ pub(crate) fn messages<T: NetlinkDeserializable>(
             break;
         };
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        let parsed = if protocol == NETLINK_ROUTE {
-            NetlinkMessage::deserialize(&without_metrics(message))
-        } else {
-            NetlinkMessage::deserialize(message)
-        };
-        match parsed {
+        match NetlinkMessage::deserialize(message) {
             Ok(message) => messages.push(message),
             Err(error) => tracing::warn!(%error, "netlink: a message is left out"),
         }
@@ -172,34 +161,4 @@ pub(crate) fn messages<T: NetlinkDeserializable>(
 /// Whether reports were lost, because they were read too late.
 pub(crate) fn is_overrun(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOBUFS)
-}
-
-/// Bytes of a route's message before its attributes.
-const ROUTE_BYTES: usize = 16 + 12;
-const RTM_NEWROUTE: u16 = 24;
-const RTA_METRICS: u16 = 8;
-
-/// A route's message without its metrics. One of them (`congctl`) is text that the parser takes for a
-/// number. Any other message stays as it is.
-fn without_metrics(message: &[u8]) -> Vec<u8> {
-    let number = |bytes: &[u8], at: usize| {
-        let bytes = bytes.get(at..at + 2)?.try_into().ok()?;
-        Some(u16::from_ne_bytes(bytes))
-    };
-    if number(message, 4) != Some(RTM_NEWROUTE) || message.len() < ROUTE_BYTES {
-        return message.to_vec();
-    }
-    let (head, mut attributes) = message.split_at(ROUTE_BYTES);
-    let mut kept = head.to_vec();
-    while let (Some(length), Some(kind)) = (number(attributes, 0), number(attributes, 2)) {
-        let length = usize::from(length).max(4).next_multiple_of(4);
-        let (attribute, rest) = attributes.split_at(length.min(attributes.len()));
-        if kind != RTA_METRICS {
-            kept.extend_from_slice(attribute);
-        }
-        attributes = rest;
-    }
-    let length = kept.len() as u32;
-    kept[..4].copy_from_slice(&length.to_ne_bytes());
-    kept
 }

@@ -145,7 +145,7 @@ impl Drop for WifiMonitor {
 /// The events of an interface in a datagram of the kernel, as [`WifiMonitor::poll_event`] reads them.
 /// A damaged message does not hide the others.
 pub fn events_in(datagram: &[u8], ifindex: u32) -> Vec<WifiEvent> {
-    let messages = inner(messages(NETLINK_GENERIC, datagram));
+    let messages = inner(messages(datagram));
     messages
         .filter_map(|message| message.event(ifindex))
         .collect()
@@ -153,7 +153,7 @@ pub fn events_in(datagram: &[u8], ifindex: u32) -> Vec<WifiEvent> {
 
 /// The signal in a datagram of the kernel, as [`WifiMonitor::signal`] reads it.
 pub fn signal_in(datagram: &[u8]) -> StationSignal {
-    signal_of(inner(messages(NETLINK_GENERIC, datagram)))
+    signal_of(inner(messages(datagram)))
 }
 
 fn inner(messages: Vec<NetlinkMessage<GenlMessage<Message>>>) -> impl Iterator<Item = Message> {

@@ -12,7 +12,6 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd as _;
 
 use futures_util::TryStreamExt as _;
-use netlink_packet_core::DefaultNla;
 use netlink_packet_route::link::{
     InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkMessage, State,
 };
@@ -26,10 +25,7 @@ mod neighbours;
 
 pub use neighbours::NeighbourMemory;
 
-/// `RTAX_CC_ALGO` (`include/uapi/linux/rtnetlink.h`): a route's congestion
-/// control, a string from user space.
-const RTAX_CC_ALGO: u16 = 16;
-/// `RTAX_FEATURE_TCP_USEC_TS`, a bit of a route's features.
+/// `RTAX_FEATURE_TCP_USEC_TS` (`include/uapi/linux/rtnetlink.h`), a bit of a route's features.
 const RTAX_FEATURE_TCP_USEC_TS: u32 = 1 << 4;
 
 /// A netlink route socket with a private runtime.
@@ -345,9 +341,7 @@ impl RouteOptions {
     fn metrics(&self) -> Vec<RouteMetric> {
         let mut metrics = Vec::new();
         if let Some(name) = &self.congestion_control {
-            let mut value = name.clone().into_bytes();
-            value.push(0);
-            metrics.push(RouteMetric::Other(DefaultNla::new(RTAX_CC_ALGO, value)));
+            metrics.push(RouteMetric::CcAlgo(name.clone()));
         }
         if let Some(octets) = self.mtu {
             metrics.push(RouteMetric::Mtu(octets));

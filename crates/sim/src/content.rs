@@ -8,7 +8,7 @@
 use std::sync::OnceLock;
 
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::{Rng, SeedableRng};
 use serde::Deserialize;
 
 /// The block repeats after this many bytes: farther than any dictionary reaches.

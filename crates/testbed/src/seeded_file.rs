@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore as _, SeedableRng as _};
+use rand_core::{Rng as _, SeedableRng as _};
 use sha2::{Digest as _, Sha256};
 
 /// Bytes made at a time.

@@ -6,7 +6,7 @@
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::{Rng, SeedableRng};
 
 use super::codec::{DictionaryRef, Encoder, Plain};
 use super::{

@@ -286,7 +286,7 @@ impl Transmissions {
 #[cfg(test)]
 mod tests {
     use rand_chacha::ChaCha8Rng;
-    use rand_core::{RngCore as _, SeedableRng as _};
+    use rand_core::{Rng as _, SeedableRng as _};
 
     use super::*;
 

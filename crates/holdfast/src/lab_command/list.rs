@@ -74,7 +74,7 @@ pub(super) fn run(args: &ListArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
+    table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(["scenario", "runs", "runs on", "what it is about"]);
     if let Some(column) = table.column_mut(1) {
         column.set_cell_alignment(CellAlignment::Right);

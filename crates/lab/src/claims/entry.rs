@@ -157,7 +157,7 @@ fn counts_of(verdicts: impl Iterator<Item = Verdict>) -> String {
 /// Entries as a table for people.
 pub fn table(entries: &[Entry]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
+    table.load_style(presets::ASCII_MARKDOWN);
     table.set_header([
         "claim", "printed", "model", "linux", "live", "verdict", "why",
     ]);

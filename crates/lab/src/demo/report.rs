@@ -147,7 +147,7 @@ impl DemoReport {
     /// The table.
     pub fn table(&self) -> Table {
         let mut table = Table::new();
-        table.load_preset(presets::UTF8_FULL_CONDENSED);
+        table.load_style(presets::UTF8_FULL_CONDENSED);
         let mut header = vec![
             "run".to_owned(),
             "transfer".into(),

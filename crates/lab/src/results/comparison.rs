@@ -89,7 +89,7 @@ pub fn comparison(
             && lines.iter().any(|line| line.sender_timers.is_some()),
     };
     let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
+    table.load_style(presets::ASCII_MARKDOWN);
     table.set_header(header(names, &columns, measure, wants));
     for (mut row, cells) in rows {
         row.extend(cells.iter().map(|cell| shown(measure, cell)));

@@ -9,7 +9,7 @@
 use holdfast_link::{OutageAt, seed_for};
 use holdfast_settings::kind::{As, Maybe, Number};
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore as _, SeedableRng as _};
+use rand_core::{Rng as _, SeedableRng as _};
 use serde::Deserialize;
 use toml::Table;
 

@@ -60,7 +60,7 @@ fn octets(hexadecimal: &str) -> Vec<u8> {
 }
 
 fn read(datagram: &[u8]) -> Vec<Message> {
-    messages::<GenlMessage<Message>>(NETLINK_GENERIC, datagram)
+    messages::<GenlMessage<Message>>(datagram)
         .into_iter()
         .filter_map(|message| match message.payload {
             NetlinkPayload::InnerMessage(message) => Some(message.payload),
@@ -225,7 +225,7 @@ fn a_dump_of_an_interface_that_has_gone_has_failed_and_an_empty_one_has_not() {
     let end = |code: i32| {
         let mut datagram = octets("14000000030002000200000000000000");
         datagram.extend(code.to_ne_bytes());
-        let read = messages::<GenlMessage<Message>>(NETLINK_GENERIC, &datagram);
+        let read = messages::<GenlMessage<Message>>(&datagram);
         end_of(&read.first().expect("a message").payload)
     };
     let gone = end(-libc::ENODEV).expect("an end").expect_err("a failure");

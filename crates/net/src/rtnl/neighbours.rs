@@ -120,7 +120,7 @@ impl Rtnl {
         let request = self.handle.neighbours().add(ifindex, address);
         let request = request
             .state(NeighbourState::Reachable)
-            .link_local_address(&mac)
+            .link_layer_address(&mac)
             .replace();
         self.wait(&format!("set the neighbour {address}"), request.execute())
     }
@@ -158,7 +158,7 @@ fn answered(message: &NeighbourMessage, ifindex: u32) -> Option<(IpAddr, Mac)> {
             NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => {
                 address = Some(IpAddr::from(*v6));
             }
-            NeighbourAttribute::LinkLocalAddress(octets) => {
+            NeighbourAttribute::LinkLayerAddress(octets) => {
                 mac = octets.as_slice().try_into().ok();
             }
             _ => {}

@@ -10,7 +10,7 @@ use holdfast_core::Direction;
 use holdfast_link::seed_for;
 use holdfast_wire::{Endpoint, Instant, SeqNum};
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::{Rng, SeedableRng};
 
 use super::hops::{add_hop, link_of};
 use super::roaming::{Station, add_cells, connect_stations};

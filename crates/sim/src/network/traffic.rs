@@ -3,7 +3,7 @@
 
 use holdfast_wire::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::{Rng, SeedableRng};
 
 use super::{DSCP_DEFAULT, Event, Network};
 use crate::observe::Observer;

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use holdfast_wire::Endpoint;
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::{Rng, SeedableRng};
 
 use super::host::HostProfile;
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 use rand_chacha::ChaCha8Rng;
-use rand_core::RngCore;
+use rand_core::Rng;
 
 use super::agenda::Agenda;
 use super::compression::Daemon;

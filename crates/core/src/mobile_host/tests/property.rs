@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore as _, SeedableRng as _};
+use rand_core::{Rng as _, SeedableRng as _};
 
 use super::*;
 

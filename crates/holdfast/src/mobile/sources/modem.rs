@@ -11,8 +11,7 @@ use holdfast_core::LinkEvent;
 use tokio::time::MissedTickBehavior;
 use zbus::fdo::{DBusProxy, ObjectManagerProxy, PropertiesProxy};
 use zbus::names::{InterfaceName, OwnedUniqueName};
-use zbus::zvariant::{ObjectPath, OwnedValue};
-use zbus::{Connection, MatchRule, Message, MessageStream, message};
+use zbus::{Connection, MatchRule, Message, MessageStream, ObjectPath, OwnedVariant, message};
 
 use super::{Reporter, SourceEvent, SourceTask};
 use crate::settings::ModemChoice;
@@ -59,7 +58,7 @@ const LEVELS: [(&str, &str); 5] = [
 /// Some modems report a missing value by a number far below any signal.
 const LEVEL_MIN_DBM: f64 = -200.0;
 
-type Values = HashMap<String, OwnedValue>;
+type Values = HashMap<String, OwnedVariant>;
 
 /// ModemManager.
 pub(super) struct ModemSource {
@@ -136,8 +135,8 @@ impl ModemSource {
 /// The bus at this address, or the system's.
 async fn connect(address: Option<&str>) -> anyhow::Result<Connection> {
     let connection = match address {
-        Some(address) => zbus::connection::Builder::address(address)?,
-        None => zbus::connection::Builder::system()?,
+        Some(address) => zbus::connection::Builder::address(address),
+        None => zbus::connection::Builder::system(),
     };
     let connection = connection.method_timeout(ANSWER_WITHIN);
     let bus = tokio::time::timeout(ANSWER_WITHIN, connection.build()).await;
@@ -248,11 +247,11 @@ impl SourceTask for ModemSource {
 async fn changes(bus: &Connection, path: &ObjectPath<'_>) -> zbus::Result<MessageStream> {
     let rule = MatchRule::builder()
         .msg_type(message::Type::Signal)
-        .sender(SERVICE)?
-        .path(path.clone())?
-        .interface(PROPERTIES)?
-        .member("PropertiesChanged")?
-        .build();
+        .sender(SERVICE)
+        .path(path.clone())
+        .interface(PROPERTIES)
+        .member("PropertiesChanged")
+        .build()?;
     MessageStream::for_match_rule(rule, bus, None).await
 }
 
@@ -351,9 +350,9 @@ fn name(state: i32) -> &'static str {
 }
 
 /// A technology's level, dBm.
-fn level(entries: &OwnedValue, name: &str) -> Option<f64> {
+fn level(entries: &OwnedVariant, name: &str) -> Option<f64> {
     let entries = entries.try_clone().ok()?;
-    let entries = HashMap::<String, OwnedValue>::try_from(entries).ok()?;
+    let entries = HashMap::<String, OwnedVariant>::try_from(entries).ok()?;
     let dbm = entries
         .get(name)
         .and_then(|value| f64::try_from(value).ok())?;

@@ -46,7 +46,7 @@ pub(super) enum Trust {
 impl Neighbour {
     fn of(message: &NeighbourMessage) -> Self {
         let octets = message.attributes.iter().find_map(|attribute| {
-            let NeighbourAttribute::LinkLocalAddress(octets) = attribute else {
+            let NeighbourAttribute::LinkLayerAddress(octets) = attribute else {
                 return None;
             };
             octets.as_slice().try_into().ok()

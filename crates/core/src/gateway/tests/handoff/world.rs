@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use holdfast_wire::{Flags, Instant, Options, Segment, SeqNum};
 use rand_chacha::ChaCha8Rng;
-use rand_core::RngCore;
+use rand_core::Rng;
 
 use super::super::agenda::Agenda;
 use super::super::host::Host;

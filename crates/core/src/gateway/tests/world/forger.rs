@@ -9,7 +9,7 @@ use core::ops::Range;
 
 use holdfast_wire::{Flags, PacketTooBig, SackBlocks, Segment, SeqNum, Timestamps};
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::{Rng, SeedableRng};
 
 use super::{Event, World};
 use crate::gateway::flows::Row;

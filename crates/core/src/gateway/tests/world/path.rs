@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use rand_core::RngCore;
+use rand_core::Rng;
 
 use super::own_engine::Site;
 use super::{Event, Half, World};

@@ -95,10 +95,10 @@ impl FakeSignal {
     }
 
     #[zbus(property)]
-    fn lte(&self) -> HashMap<String, OwnedValue> {
+    fn lte(&self) -> HashMap<String, OwnedVariant> {
         let rsrp = self
             .rsrp
-            .map(|dbm| ("rsrp".to_owned(), OwnedValue::from(dbm)));
+            .map(|dbm| ("rsrp".to_owned(), OwnedVariant::from(dbm)));
         rsrp.into_iter().collect()
     }
 }
@@ -116,17 +116,13 @@ impl World {
             state,
             technologies,
         };
-        let service = zbus::connection::Builder::address(bus.address.as_str()).expect("an address");
+        let service = zbus::connection::Builder::address(bus.address.as_str());
         let service = service
             .serve_at(ROOT, zbus::fdo::ObjectManager)
-            .and_then(|service| service.serve_at(PATH, modem))
-            .and_then(|service| service.serve_at(PATH, FakeSignal::default()))
-            .and_then(|service| service.name(SERVICE));
-        service
-            .expect("a service")
-            .build()
-            .await
-            .expect("on the bus")
+            .serve_at(PATH, modem)
+            .serve_at(PATH, FakeSignal::default())
+            .name(SERVICE);
+        service.build().await.expect("on the bus")
     }
 
     async fn new(bus: &Bus, choice: ModemChoice, state: i32) -> Self {
@@ -250,10 +246,10 @@ fn the_source_ignores_other_senders_on_the_bus() {
     run(test, async |bus| {
         let mut world = World::new(bus, ModemChoice::OfInterface, CONNECTED).await;
         world.await_event(&SourceEvent::Lifted).await;
-        let other = zbus::connection::Builder::address(bus.address.as_str()).expect("an address");
+        let other = zbus::connection::Builder::address(bus.address.as_str());
         let other = other.build().await.expect("on the bus");
         let names = DBusProxy::new(&other).await.expect("the bus");
-        let state = HashMap::from([("State", zbus::zvariant::Value::from(REGISTERED))]);
+        let state = HashMap::from([("State", zbus::Variant::from(REGISTERED))]);
         let body = (MODEM, state, Vec::<String>::new());
         // Any program may send a message to one receiver.
         for name in names.list_names().await.expect("names") {
@@ -297,8 +293,8 @@ fn the_signal_is_polled_and_each_value_is_a_sample() {
 /// The properties of `Signal` for these technologies.
 fn signal(levels: &[(&str, &str, f64)]) -> Values {
     let property = |(technology, name, dbm): &(&str, &str, f64)| {
-        let entries = HashMap::from([((*name).to_owned(), OwnedValue::from(*dbm))]);
-        let entries = zbus::zvariant::Value::from(entries)
+        let entries = HashMap::from([((*name).to_owned(), OwnedVariant::from(*dbm))]);
+        let entries = zbus::Variant::from(entries)
             .try_into_owned()
             .expect("no descriptor");
         ((*technology).to_owned(), entries)
@@ -367,7 +363,7 @@ fn an_unknown_modem_is_reported_with_the_known_ones() {
 #[test]
 fn values_of_a_wrong_type_give_no_event() {
     let mut modem = Modem::default();
-    let value = |text: &str| OwnedValue::from(zbus::zvariant::Str::from(text.to_owned()));
+    let value = |text: &str| OwnedVariant::from(zbus::Str::from(text.to_owned()));
     for (interface, name) in [
         (MODEM, "State"),
         (MODEM, "AccessTechnologies"),
