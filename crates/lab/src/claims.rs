@@ -38,7 +38,7 @@ mod statement;
 use crate::results::ResultLine;
 use file::{Assumed, ClaimedTable, Statement};
 
-pub use entry::{Entry, Fit, Verdict, counts, counts_as_printed, table};
+pub use entry::{Entry, Fit, Verdict, counts, counts_as_printed, counts_beside, table};
 pub use metric::Metric;
 pub use paper::{CLAIMS_FILE, Paper, SUBSTRATES};
 
@@ -58,33 +58,38 @@ pub(crate) fn table_entries(
     table: &ClaimedTable,
     lines: &[ResultLine],
 ) -> TableEntries {
-    let printed = table_entries_of_runs(paper, table, lines);
-    let Some(assumed) = &table.assumed else {
-        return printed;
-    };
-    let table = ClaimedTable {
-        scenario: assumed.scenario.clone(),
-        ..table.clone()
-    };
-    let under = table_entries_of_runs(paper, &table, lines);
-    let beside = |printed: Vec<Entry>, under: Vec<Entry>| {
-        let pairs = printed.into_iter().zip(under);
-        let beside = pairs.map(|(printed, under)| decided(paper, printed, under, assumed));
-        beside.collect()
-    };
-    TableEntries {
-        cells: beside(printed.cells, under.cells),
-        orders: beside(printed.orders, under.orders),
-        fits: printed.fits,
+    let mut entries = table_entries_of_runs(paper, table, lines);
+    for assumed in first_that_decides(paper, &table.assumed) {
+        let table = ClaimedTable {
+            scenario: assumed.scenario.clone(),
+            metric: assumed.metric.unwrap_or(table.metric),
+            ..table.clone()
+        };
+        let under = table_entries_of_runs(paper, &table, lines);
+        let beside = |so_far: Vec<Entry>, under: Vec<Entry>| {
+            let pairs = so_far.into_iter().zip(under);
+            let beside = pairs.map(|(so_far, under)| decided(paper, so_far, under, assumed));
+            beside.collect()
+        };
+        entries.cells = beside(entries.cells, under.cells);
+        entries.orders = beside(entries.orders, under.orders);
     }
+    entries
 }
 
-/// One entry of that under the printed conditions and that under an assumption.
-fn decided(paper: &Paper, printed: Entry, under: Entry, assumed: &Assumed) -> Entry {
-    if paper.claims.deciding(assumed).is_some() {
-        under.beside_printed(printed, &assumed.assumption)
+/// A claim's assumptions; first the one that decides: the others only stand beside it.
+fn first_that_decides<'a>(paper: &Paper, all: &'a [Assumed]) -> Vec<&'a Assumed> {
+    let mut all: Vec<&Assumed> = all.iter().collect();
+    all.sort_by_key(|assumed| !paper.claims.decides(assumed));
+    all
+}
+
+/// One entry of that so far and that under one more assumption.
+fn decided(paper: &Paper, so_far: Entry, under: Entry, assumed: &Assumed) -> Entry {
+    if paper.claims.decides(assumed) {
+        under.beside_printed(so_far, &assumed.assumption)
     } else {
-        printed.beside_assumed(&under, &assumed.assumption)
+        so_far.beside_assumed(&under, &assumed.assumption)
     }
 }
 
@@ -113,16 +118,16 @@ pub(crate) fn order_and_statement_entries(paper: &Paper, lines: &[ResultLine]) -
 fn statement_entries(paper: &Paper, lines: &[ResultLine]) -> impl Iterator<Item = Entry> {
     let statements = paper.claims.statement.iter();
     statements.map(move |statement| {
-        let printed = statement::entry(paper, statement, lines);
-        let Some(assumed) = &statement.assumed else {
-            return printed;
-        };
-        let statement = Statement {
-            scenario: assumed.scenario.clone(),
-            ..statement.clone()
-        };
-        let entry = statement::entry(paper, &statement, lines);
-        decided(paper, printed, entry, assumed)
+        let mut entry = statement::entry(paper, statement, lines);
+        for assumed in first_that_decides(paper, &statement.assumed) {
+            let statement = Statement {
+                scenario: assumed.scenario.clone(),
+                ..statement.clone()
+            };
+            let under = statement::entry(paper, &statement, lines);
+            entry = decided(paper, entry, under, assumed);
+        }
+        entry
     })
 }
 

@@ -85,6 +85,16 @@ pub struct ResultLine {
     pub duplicates_per_byte: Option<f64>,
     /// Expiries of the sender's retransmission timer; none: not known (on Linux).
     pub timeouts: Option<u64>,
+    /// Whole seconds in which the sender sent data or a zero-window probe; none: not known (on
+    /// Linux).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seconds_sending: Option<u64>,
+    /// Of them, those in which data was retransmitted, or a probe followed an unanswered one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seconds_repeating: Option<u64>,
+    /// What compression left of the payload that it made smaller, in percent; on the model.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub compressed_to_percent: Option<f64>,
     /// The transfer is complete.
     pub finished: bool,
     /// What arrived is what was sent.

@@ -22,9 +22,8 @@ macro_rules! schemes {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub enum Scheme {
             $($(#[$meta])* $scheme,)*
-            /// M-TCP as the M-TCP+ paper models it, for comparison on the model: each ACK is
-            /// reduced by one, and at disconnection the last byte is acknowledged with a window
-            /// of 0
+            /// M-TCP as the M-TCP+ paper models it, for comparison: each ACK is reduced by one, and at
+            /// disconnection the last byte is acknowledged with a window of 0
             Mtcp2007,
         }
 
@@ -33,7 +32,8 @@ macro_rules! schemes {
             pub const ALL: &[Self] = &[$(Self::$scheme,)* Self::Mtcp2007];
         }
 
-        /// The schemes of a gateway's daemon: those of its engine, and `keep`.
+        /// The schemes of a gateway's daemon: those of its engine, and `keep`. Variants after the
+        /// macro's have names that are not their identifiers', or no engine.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
         #[serde(rename_all = "kebab-case")]
@@ -41,6 +41,10 @@ macro_rules! schemes {
             $($(#[$meta])* $scheme,)*
             /// Queue the newest packets of an outage, of any protocol, and send them after it
             Keep,
+            /// M-TCP as the M-TCP+ paper models it, for comparison in the lab
+            #[serde(rename = "mtcp-2007")]
+            #[cfg_attr(feature = "clap", value(name = "mtcp-2007"))]
+            Mtcp2007,
         }
 
         impl SchemeName {
@@ -49,6 +53,7 @@ macro_rules! schemes {
                 match self {
                     $(Self::$scheme => $name,)*
                     Self::Keep => "keep",
+                    Self::Mtcp2007 => "mtcp-2007",
                 }
             }
 
@@ -57,6 +62,7 @@ macro_rules! schemes {
                 match self {
                     $(Self::$scheme => Some(Scheme::$scheme),)*
                     Self::Keep => None,
+                    Self::Mtcp2007 => Some(Scheme::Mtcp2007),
                 }
             }
         }
@@ -92,7 +98,7 @@ pub struct GatewayDaemon {
     /// freezes the FHs with a zero window while the link is down, by the parameters of `[mtcp]`.
     /// `snoop` retransmits what the wireless half loses and hides the loss from the FH, by the
     /// parameters of `[snoop]`. `observe` passes every segment as it came, and counts what outages
-    /// cost.
+    /// cost. `mtcp-2007` is the M-TCP that the M-TCP+ paper compares with, for the lab.
     ///
     /// Cost: With `mtcp-plus` bytes are acknowledged before the MH has them: a gateway that dies
     /// in an outage breaks those connections. With the others none breaks.

@@ -44,7 +44,7 @@ pub use handoffs::Judged;
 pub use preset::Preset;
 pub use rto::RtoEstimator;
 pub use settings::{DelayedAck, OnHandoff, TcpSettings};
-pub use variables::{Application, Counters, End, Ending, Reading, State, View};
+pub use variables::{Application, Counters, End, Ending, Reading, Seconds, State, View};
 
 #[cfg(test)]
 #[expect(

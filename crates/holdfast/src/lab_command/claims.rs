@@ -116,10 +116,22 @@ fn print_all(papers: &[Paper], entries: &[Entry], fits: &[Fit], json: bool) -> a
         }
     }
     print(claims::counts(entries))?;
-    match claims::counts_as_printed(entries) {
-        Some(counts) => print(format_args!("with the printed conditions alone: {counts}")),
-        None => Ok(()),
+    if let Some(counts) = claims::counts_as_printed(entries) {
+        print(format_args!("with the printed conditions alone: {counts}"))?;
     }
+    for paper in papers {
+        let assumptions = paper.claims.assumption.iter();
+        for assumption in assumptions.filter(|assumption| !assumption.decides) {
+            let own = entries.iter().filter(|entry| entry.paper == paper.name);
+            let own: Vec<Entry> = own.cloned().collect();
+            let counts = claims::counts_beside(&own, &assumption.id);
+            print(format_args!(
+                "{} with {} beside: {counts}",
+                paper.name, assumption.id
+            ))?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn papers(wanted: Option<&Path>) -> anyhow::Result<Vec<Paper>> {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The entry of one claim: what is printed, what came out, and the verdict.
 
+use std::collections::BTreeMap;
+
 use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
@@ -33,6 +35,9 @@ pub struct Entry {
     /// The verdict under the printed conditions, if there is an assumption.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verdict_as_printed: Option<Verdict>,
+    /// The verdicts under assumptions that decide nothing, by their names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub verdicts_beside: BTreeMap<String, Verdict>,
 }
 
 impl Entry {
@@ -55,6 +60,7 @@ impl Entry {
             reason,
             assumption: None,
             verdict_as_printed: None,
+            verdicts_beside: BTreeMap::new(),
         }
     }
 
@@ -79,6 +85,8 @@ impl Entry {
         let verdict = assumed.verdict.name();
         let more = format!("; with assumption {assumption}: {came}, {verdict}");
         self.reason.push_str(&more);
+        let name = assumption.to_owned();
+        self.verdicts_beside.insert(name, assumed.verdict);
         self
     }
 }
@@ -145,6 +153,13 @@ pub fn counts_as_printed(entries: &[Entry]) -> Option<String> {
     Some(counts_of(verdicts))
 }
 
+/// The same under an assumption that decides nothing.
+pub fn counts_beside(entries: &[Entry], assumption: &str) -> String {
+    let verdicts = entries.iter();
+    let verdict = |entry: &Entry| entry.verdicts_beside.get(assumption).copied();
+    counts_of(verdicts.map(|entry| verdict(entry).unwrap_or(entry.verdict)))
+}
+
 fn counts_of(verdicts: impl Iterator<Item = Verdict>) -> String {
     let mut counts = [0; 3];
     for verdict in verdicts {
@@ -201,10 +216,16 @@ mod tests {
             reason: String::new(),
             assumption: None,
             verdict_as_printed: (verdict == Holds).then_some(Differs),
+            verdicts_beside: [("odd".to_owned(), Holds)]
+                .into_iter()
+                .filter(|_| verdict == Differs)
+                .collect(),
         });
         assert_eq!(counts(&entries), "1 hold, 1 differ, 3 cannot be compared");
         let printed = counts_as_printed(&entries).unwrap();
         assert_eq!(printed, "0 hold, 2 differ, 3 cannot be compared");
         assert_eq!(counts_as_printed(&entries[..1]), None);
+        let beside = counts_beside(&entries, "odd");
+        assert_eq!(beside, "2 hold, 0 differ, 3 cannot be compared");
     }
 }

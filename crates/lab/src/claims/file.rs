@@ -93,6 +93,9 @@ pub struct Assumed {
     pub assumption: String,
     /// The scenario with its runs.
     pub scenario: String,
+    /// What is compared instead of a table's metric, if that is what is assumed.
+    #[serde(default)]
+    pub metric: Option<Metric>,
 }
 
 /// A table as printed.
@@ -124,9 +127,9 @@ pub struct ClaimedTable {
     pub open: Option<String>,
     /// The rows.
     pub row: Vec<Row>,
-    /// Its runs under an assumption.
+    /// Its runs under assumptions; one of these at most decides.
     #[serde(default)]
-    pub assumed: Option<Assumed>,
+    pub assumed: Vec<Assumed>,
     /// Other runs of the same cells: a reason names what came out there.
     #[serde(default)]
     pub alternative: Vec<Alternative>,
@@ -296,9 +299,9 @@ pub struct Statement {
     /// A condition that the paper does not print.
     #[serde(default)]
     pub open: Option<String>,
-    /// Its runs under an assumption.
+    /// Its runs under assumptions; one of these at most decides.
     #[serde(default)]
-    pub assumed: Option<Assumed>,
+    pub assumed: Vec<Assumed>,
     /// What is to be true of them: all of it.
     pub rule: Vec<Rule>,
     /// It defines a figure that is computed here too: that it holds means nothing.
@@ -363,6 +366,7 @@ impl ClaimsFile {
                 return Err(at(DocumentError::at("metric", problem)));
             }
             table.check().map_err(at)?;
+            claims.check_metrics(table).map_err(at)?;
         }
         claims.check_assumptions().map_err(explain)?;
         for (number, figure) in claims.figure.iter().enumerate() {
@@ -372,26 +376,31 @@ impl ClaimsFile {
         Ok(claims)
     }
 
-    /// Each assumption is used, and each that is used is there.
-    fn check_assumptions(&self) -> Result<(), DocumentError> {
-        let is_there = |assumed: &Assumed| {
-            let mut all = self.assumption.iter();
-            all.any(|assumption| assumption.id == assumed.assumption)
-        };
-        let tables = self.table.iter().map(|table| &table.assumed);
-        let statements = self.statement.iter().map(|statement| &statement.assumed);
-        let (tables, statements) = (tables.enumerate(), statements.enumerate());
-        let tables = tables.map(|(number, assumed)| ("table", number, assumed));
-        let statements = statements.map(|(number, assumed)| ("statement", number, assumed));
-        let used: Vec<_> = tables.chain(statements).collect();
-        for (list, number, assumed) in &used {
-            if assumed.as_ref().is_some_and(|assumed| !is_there(assumed)) {
-                let error = DocumentError::at("assumption", "is not among [[assumption]]");
-                return Err(within(*number, list)(error.within("assumed")));
+    /// What is compared under an assumption has a tolerance.
+    fn check_metrics(&self, table: &ClaimedTable) -> Result<(), DocumentError> {
+        for (number, assumed) in table.assumed.iter().enumerate() {
+            if (assumed.metric).is_some_and(|metric| !self.tolerance.contains_key(&metric)) {
+                let error = DocumentError::at("metric", "has no tolerance; add [tolerance]");
+                return Err(within(number, "assumed")(error));
             }
         }
+        Ok(())
+    }
+
+    /// Each assumption is used, each that is used is there, and one of a claim at most decides.
+    fn check_assumptions(&self) -> Result<(), DocumentError> {
+        let tables = self.table.iter().map(|table| &table.assumed);
+        let statements = self.statement.iter().map(|statement| &statement.assumed);
+        let tables = tables.enumerate().map(|(at, all)| ("table", at, all));
+        let statements = statements.enumerate();
+        let statements = statements.map(|(at, all)| ("statement", at, all));
+        let used: Vec<_> = tables.chain(statements).collect();
+        for (list, at, all) in &used {
+            self.check_assumed(*list == "table", all)
+                .map_err(within(*at, list))?;
+        }
         for (number, assumption) in self.assumption.iter().enumerate() {
-            let mut used = used.iter().filter_map(|(_, _, assumed)| assumed.as_ref());
+            let mut used = used.iter().flat_map(|(_, _, all)| all.iter());
             if !used.any(|assumed| assumed.assumption == assumption.id) {
                 let error = DocumentError::at("id", "no table and no statement names it");
                 return Err(within(number, "assumption")(error));
@@ -400,10 +409,36 @@ impl ClaimsFile {
         Ok(())
     }
 
-    /// The assumption, if it decides verdicts. The file has it: that was checked.
-    pub(super) fn deciding(&self, assumed: &Assumed) -> Option<&Assumption> {
+    /// The assumptions of one claim.
+    fn check_assumed(&self, is_table: bool, all: &[Assumed]) -> Result<(), DocumentError> {
+        let mut deciding = 0;
+        for (number, assumed) in all.iter().enumerate() {
+            let at = |key, problem: &str| {
+                Err(within(number, "assumed")(DocumentError::at(key, problem)))
+            };
+            let Some(assumption) = self.assumption_of(assumed) else {
+                return at("assumption", "is not among [[assumption]]");
+            };
+            deciding += usize::from(assumption.decides);
+            if deciding > 1 {
+                return at("assumption", "is the second one that decides this claim");
+            }
+            if !is_table && assumed.metric.is_some() {
+                return at("metric", "a statement has it in its rule: takes none here");
+            }
+        }
+        Ok(())
+    }
+
+    fn assumption_of(&self, assumed: &Assumed) -> Option<&Assumption> {
         let mut all = self.assumption.iter();
-        all.find(|assumption| assumption.id == assumed.assumption && assumption.decides)
+        all.find(|assumption| assumption.id == assumed.assumption)
+    }
+
+    /// Whether the assumption decides verdicts.
+    pub(super) fn decides(&self, assumed: &Assumed) -> bool {
+        self.assumption_of(assumed)
+            .is_some_and(|assumption| assumption.decides)
     }
 
     /// The scenarios that its claims name, each once, in order; with those of alternatives or

@@ -13,6 +13,9 @@ pub enum Metric {
     TransferS,
     /// Segments retransmitted for each one sent first, in percent.
     RetransmissionRatioPercent,
+    /// Seconds with a retransmission, or a probe after an unanswered one, for each 100 seconds in
+    /// which the sender sent something.
+    RetransmissionSecondsPercent,
     /// How far the ratio of a line is from the one that its segments give.
     RetransmissionRatioError,
     /// Goodput in Mb/s.
@@ -34,6 +37,14 @@ pub enum Metric {
     HandoffStateBytes,
     /// How many times the time that no transfer over the run's links can beat.
     TimesOptimum,
+    /// How much longer a transfer took than the time that no transfer over the run's links can
+    /// beat, in seconds.
+    BeyondOptimumS,
+    /// Expiries of the retransmission timer for each 100 segments that the sender retransmitted.
+    #[serde(rename = "timeouts_per_100_repeated")]
+    TimeoutsPer100Repeated,
+    /// What compression left of the payload that it made smaller, in percent.
+    CompressedToPercent,
     /// The response time without its stalls for each outage, in seconds.
     WithoutStallsPerOutageS,
     /// Bytes of data that the receiver got, once or again, for each byte delivered.
@@ -52,6 +63,10 @@ impl Metric {
         match self {
             Self::TransferS => line.transfer_s,
             Self::RetransmissionRatioPercent => Some(line.retransmission_ratio_percent),
+            Self::RetransmissionSecondsPercent => {
+                let sending = line.seconds_sending.filter(|sending| *sending > 0)?;
+                Some(line.seconds_repeating? as f64 * 100.0 / sending as f64)
+            }
             Self::RetransmissionRatioError => {
                 let ratio =
                     retransmission_ratio_percent(line.segments, line.retransmitted_segments);
@@ -66,6 +81,12 @@ impl Metric {
             }
             Self::HandoffStateBytes => Some(line.handoff.as_ref()?.state_bytes_max? as f64),
             Self::TimesOptimum => Some(line.transfer_s? / line.optimal_s?),
+            Self::BeyondOptimumS => Some(line.transfer_s? - line.optimal_s?),
+            Self::TimeoutsPer100Repeated => {
+                let repeated = line.retransmitted_segments;
+                (repeated > 0).then_some(line.timeouts? as f64 * 100.0 / repeated as f64)
+            }
+            Self::CompressedToPercent => line.compressed_to_percent,
             Self::WithoutStallsPerOutageS => {
                 let stalls: Option<Vec<f64>> = line.stalls_s.iter().copied().collect();
                 let stalls = stalls.filter(|stalls| !stalls.is_empty())?;
@@ -132,6 +153,7 @@ impl Metric {
         match self {
             Self::TransferS => ("Response time (s)", 1),
             Self::RetransmissionRatioPercent => ("Retransmission ratio (%)", 2),
+            Self::RetransmissionSecondsPercent => ("Seconds with retransmissions (%)", 2),
             Self::RetransmissionRatioError => ("Error of the retransmission ratio", 2),
             Self::GoodputMbps => ("Goodput (Mb/s)", 2),
             Self::TimeoutsPer100S => ("Timeouts in 100 s", 2),
@@ -140,6 +162,9 @@ impl Metric {
             Self::AcksNotOfTheMh => ("ACKs that are not the MH's", 0),
             Self::HandoffStateBytes => ("State of a handoff (bytes)", 0),
             Self::TimesOptimum => ("Times the optimum", 3),
+            Self::BeyondOptimumS => ("Beyond the optimum (s)", 2),
+            Self::TimeoutsPer100Repeated => ("Timeouts for 100 retransmitted segments", 1),
+            Self::CompressedToPercent => ("Compressed to (%)", 1),
             Self::WithoutStallsPerOutageS => ("Response time without stalls, each outage (s)", 3),
             Self::ReceivesPerByte => ("Receives per byte", 3),
             Self::HitRatioPercent => ("Hit ratio (%)", 1),

@@ -117,6 +117,7 @@ mod tests {
             verdict,
             assumption: None,
             verdict_as_printed: None,
+            verdicts_beside: std::collections::BTreeMap::new(),
             reason: reason.into(),
         }
     }

@@ -75,7 +75,7 @@ pub enum SchemeChoice {
     MtcpPlus,
     /// `mtcp`: M-TCP.
     Mtcp,
-    /// `mtcp-2007`: M-TCP as the M-TCP+ paper models it, on the model.
+    /// `mtcp-2007`: M-TCP as the M-TCP+ paper models it.
     #[serde(rename = "mtcp-2007")]
     Mtcp2007,
     /// `snoop`.
@@ -133,7 +133,7 @@ impl GatewayConditions {
         let given = table.clone();
         let mut read = TableReader::new(table);
         let own = read.take(&GatewayKeys::default())?;
-        // The paper's SH may cache nothing; the daemon does not have that scheme.
+        // The paper's SH may cache nothing; the daemon caches something.
         let caches_nothing =
             own.scheme == SchemeChoice::Mtcp2007 && read.remove_if("flow_cache_bytes_max", 0);
         let mut engine: Settings = read.take(&Settings::default())?;

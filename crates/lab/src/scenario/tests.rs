@@ -414,7 +414,7 @@ fn what_the_daemon_would_refuse_the_model_does_not_do_either() {
     );
     let right = "[gateway]\nsilence_min_ms = 10\nflow_cache_bytes_max = 65536";
     assert!(scenario(right).runs(None).is_ok());
-    // Of the scheme that the daemon has not, the SH may keep nothing.
+    // On the model the SH of that paper may keep nothing.
     let sh = "[gateway]\nscheme = \"mtcp-2007\"\nflow_cache_bytes_max = 0";
     assert!(scenario(sh).runs(None).is_ok());
 }

@@ -65,8 +65,8 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
         let why = format!("{key} is of the model's hosts");
         return Some(Refusal::new(Lacking::Hosts, &why, "the model"));
     }
-    (conditions.gateway.scheme == SchemeChoice::Mtcp2007).then(|| {
-        let why = "gateway.scheme: got mtcp-2007, which the daemon has not";
+    (conditions.gateway.engine.flow_cache_bytes_max == 0).then(|| {
+        let why = "gateway.flow_cache_bytes_max: got 0, which the daemon does not take";
         Refusal::new(Lacking::Scheme, why, "the model")
     })
 }
@@ -379,6 +379,20 @@ mod tests {
         assert_eq!(get(&format!("{hold}{wake}")), (true, true));
         assert_eq!(get(&format!("{hold}signal = \"mobile\"")), (false, true));
         assert_eq!(get(&format!("{wake}signal = \"none\"")), (false, false));
+    }
+
+    #[test]
+    fn the_m_tcp_of_2007_runs_unless_it_caches_nothing() {
+        let refused = |more: &str| {
+            let text = format!(
+                "[transfer]\nbytes = 1000\n[wireless]\nrate_mbit_per_s = 20\n\
+                 [gateway]\nscheme = \"mtcp-2007\"\n{more}"
+            );
+            let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
+            refusal(&scenario.runs(None).unwrap().remove(0).conditions).is_some()
+        };
+        assert!(!refused(""));
+        assert!(refused("flow_cache_bytes_max = 0"));
     }
 
     #[test]

@@ -251,6 +251,9 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
         retransmission_ratio_percent(first, sent.sender.data_segments_repeated);
     line.duplicates_per_byte = Some(sent.duplicates_per_byte());
     line.timeouts = Some(sent.sender.timeouts);
+    line.seconds_sending = Some(sent.sender.seconds_sending.count());
+    line.seconds_repeating = Some(sent.sender.seconds_repeating.count());
+    line.compressed_to_percent = compressed_to_percent(&outcome.gateway);
     line.finished = sent.finished && !(conditions.transfer.stays_open && has_died(sent));
     line.intact = sent.intact;
     ending(sent).clone_into(&mut line.ending);
@@ -283,6 +286,16 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
     line.digest = Some(format!("{:016x}", outcome.digest));
     line.series = (!conditions.record.is_empty()).then(|| series(conditions, sent));
     Ok(line)
+}
+
+/// What the gateway's compression left; none: it compressed nothing.
+fn compressed_to_percent(counters: &[(&str, u64)]) -> Option<f64> {
+    let count = |wanted: &str| {
+        let found = counters.iter().find(|(name, _)| *name == wanted);
+        found.map(|(_, bytes)| *bytes as f64)
+    };
+    let from = count("compressed_from_bytes").filter(|bytes| *bytes > 0.0)?;
+    Some(count("compressed_to_bytes")? * 100.0 / from)
 }
 
 /// One of its ends gave up, or was reset.
@@ -375,6 +388,15 @@ fn series(conditions: &Conditions, sent: &TransferOutcome) -> Series {
 mod tests {
     use super::*;
     use crate::scenario::Scenario;
+
+    #[test]
+    fn compression_leaves_a_share_of_what_it_made_smaller() {
+        let counters = [("compressed_from_bytes", 400), ("compressed_to_bytes", 100)];
+        assert_eq!(compressed_to_percent(&counters), Some(25.0));
+        let nothing = [("compressed_from_bytes", 0), ("compressed_to_bytes", 0)];
+        assert_eq!(compressed_to_percent(&nothing), None);
+        assert_eq!(compressed_to_percent(&[]), None);
+    }
 
     /// "Independent bursts of 6 packets", "of 32 packets" (Brown and Singh, 1997, 6.1), over
     /// the wired hop of its far sender, with its cross traffic: the share that is lost.

@@ -165,6 +165,12 @@ impl Connection {
             counters.data_segments_repeated += u64::from(repeated > 0);
             counters.data_bytes += len;
             counters.data_bytes_repeated += repeated;
+            if len > 0 {
+                counters.seconds_sending.note(now);
+            }
+            if repeated > 0 {
+                counters.seconds_repeating.note(now);
+            }
         }
         if self.persisting {
             // A probe is not timed.

@@ -135,6 +135,10 @@ impl Connection {
             self.give_up(now, out);
             return;
         }
+        self.counters.seconds_sending.note(now);
+        if self.probes_unanswered > 0 {
+            self.counters.seconds_repeating.note(now);
+        }
         self.probes = self.probes.saturating_add(1);
         self.probes_unanswered = self.probes_unanswered.saturating_add(1);
         self.counters.probes += 1;

@@ -124,6 +124,32 @@ pub struct Counters {
     pub data_segments_received: u64,
     /// Segments dropped for a wrong checksum.
     pub corrupted_received: u64,
+    /// Seconds in which it sent data or a zero-window probe.
+    pub seconds_sending: Seconds,
+    /// Of them, those in which data was retransmitted, or a probe followed an unanswered one.
+    pub seconds_repeating: Seconds,
+}
+
+/// Whole seconds of the clock in which something happened, each counted once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seconds {
+    count: u64,
+    last: Option<u64>,
+}
+
+impl Seconds {
+    /// It happens now.
+    pub(super) fn note(&mut self, now: Instant) {
+        let second = now.as_nanos() / 1_000_000_000;
+        if self.last.replace(second) != Some(second) {
+            self.count += 1;
+        }
+    }
+
+    /// How many.
+    pub const fn count(self) -> u64 {
+        self.count
+    }
 }
 
 /// RFC 9293, 3.3.1: send sequence variables.

@@ -6,7 +6,7 @@ use super::*;
 /// The claims with an assumption `late` for the table and the first statement.
 fn claims(decides: bool) -> String {
     let assumed =
-        "scenario = \"s.toml\"\nassumed = { assumption = \"late\", scenario = \"late.toml\" }\n";
+        "scenario = \"s.toml\"\nassumed = [{ assumption = \"late\", scenario = \"late.toml\" }]\n";
     let text = CLAIMS.replacen("scenario = \"s.toml\"\n", assumed, 2);
     let assumption = format!(
         "[[assumption]]\nid = \"late\"\nwhat = \"w\"\nwhy = \"y\"\nchanges = \"c\"\n\
@@ -82,7 +82,7 @@ fn an_assumption_that_is_not_there_or_not_used_is_refused() {
     };
     let unknown = error("assumption = \"late\"", "assumption = \"early\"");
     assert!(
-        unknown.contains("`table.0.assumed.assumption`"),
+        unknown.contains("`table.0.assumed.0.assumption`"),
         "{unknown}"
     );
     let more =
@@ -90,4 +90,64 @@ fn an_assumption_that_is_not_there_or_not_used_is_refused() {
     let unused = error("[[table]]\n", more);
     assert!(unused.contains("`assumption.1.id`"), "{unused}");
     assert!(error("why = \"y\"\n", "").contains("why"));
+}
+
+/// The claims with a second assumption for the table, which compares another figure.
+fn claims_with_goodput(decides: bool) -> String {
+    let late = "{ assumption = \"late\", scenario = \"late.toml\" }";
+    let both = format!(
+        "{{ assumption = \"odd\", scenario = \"s.toml\", metric = \"goodput_mbps\" }}, {late}"
+    );
+    let text = claims(true).replacen(late, &both, 1);
+    let assumption = format!(
+        "goodput_mbps = {{ percent = 5 }}\n[[assumption]]\nid = \"odd\"\nwhat = \"w\"\n\
+         why = \"y\"\nchanges = \"c\"\ndecides = {decides}\n[[assumption]]\n"
+    );
+    text.replacen("[[assumption]]\n", &assumption, 1)
+}
+
+#[test]
+fn several_assumptions_stand_beside_the_one_that_decides() {
+    let mut lines = lines_of_both();
+    for line in &mut lines {
+        line.goodput_mbps = 110.0;
+    }
+    let entries = super::super::entries(&paper(&claims_with_goodput(false)), &lines);
+    let cell = entry(&entries, "times/tcp=b/len=5");
+    assert_eq!(cell.assumption.as_deref(), Some("late"));
+    assert_eq!(cell.verdicts_beside.get("odd"), Some(&Verdict::Holds));
+    let beside = "; with assumption odd: 110.0, holds";
+    assert!(cell.reason.ends_with(beside), "{}", cell.reason);
+    // Printed: 100 s.
+    let cell = entry(&entries, "times/tcp=a/len=5");
+    assert_eq!(cell.verdict, Verdict::Holds);
+    assert_eq!(cell.verdicts_beside.get("odd"), Some(&Verdict::Differs));
+    assert!(entry(&entries, "gain").verdicts_beside.is_empty());
+}
+
+#[test]
+fn a_claim_has_one_assumption_that_decides_and_each_figure_a_tolerance() {
+    let error = |text: &str| {
+        ClaimsFile::parse("claims.toml", text)
+            .unwrap_err()
+            .to_string()
+    };
+    let two = error(&claims_with_goodput(true));
+    assert!(two.contains("`table.0.assumed.1.assumption`"), "{two}");
+    let untolerated = claims_with_goodput(false).replace("goodput_mbps = { percent = 5 }\n", "");
+    let untolerated = error(&untolerated);
+    assert!(
+        untolerated.contains("`table.0.assumed.0.metric`"),
+        "{untolerated}"
+    );
+    let of_statement = claims(true).replacen(
+        "late.toml\" }]\n    where",
+        "late.toml\", metric = \"transfer_s\" }]\n    where",
+        1,
+    );
+    let of_statement = error(&of_statement);
+    assert!(
+        of_statement.contains("`statement.0.assumed.0.metric`"),
+        "{of_statement}"
+    );
 }

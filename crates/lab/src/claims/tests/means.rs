@@ -292,3 +292,20 @@ fn something_against_nothing_is_a_gain_without_a_limit() {
         assert_eq!(get(0.0, 0.0), Verdict::Holds);
     }
 }
+
+#[test]
+fn figures_that_follow_from_others_need_them() {
+    let mut run = line("s", "a", 5, Some(20.0));
+    run.optimal_s = Some(18.0);
+    run.timeouts = Some(2);
+    let value = |run: &ResultLine, metric: Metric| metric.of(run);
+    assert_eq!(value(&run, Metric::BeyondOptimumS), Some(2.0));
+    assert_eq!(value(&run, Metric::TimeoutsPer100Repeated), None);
+    assert_eq!(value(&run, Metric::RetransmissionSecondsPercent), None);
+    run.retransmitted_segments = 40;
+    (run.seconds_sending, run.seconds_repeating) = (Some(50), Some(3));
+    assert_eq!(value(&run, Metric::TimeoutsPer100Repeated), Some(5.0));
+    assert_eq!(value(&run, Metric::RetransmissionSecondsPercent), Some(6.0));
+    run.transfer_s = None;
+    assert_eq!(value(&run, Metric::BeyondOptimumS), None);
+}

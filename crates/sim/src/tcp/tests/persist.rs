@@ -35,6 +35,41 @@ fn closed_window_is_probed_with_a_byte_at_growing_intervals() {
     assert_eq!(s.window(2000, 60_000).split(' ').next(), Some("2"));
 }
 
+/// Probes at 1, 3, 6 and 9 s: the first one follows no other one. After the window has opened
+/// nothing more is retransmitted.
+#[test]
+fn seconds_with_a_probe_after_an_unanswered_one_are_counted() {
+    let mut s = Script::sender(probing(ProbeKind::NextByte), 100);
+    s.sent();
+    s.window(2000, 0);
+    let seconds = |s: &Script| {
+        let counters = s.end.counters();
+        (
+            counters.seconds_sending.count(),
+            counters.seconds_repeating.count(),
+        )
+    };
+    assert_eq!(seconds(&s), (1, 0));
+    s.wait(ms(9500));
+    assert_eq!(seconds(&s), (5, 3));
+    // An answer: the next probe follows an answered one.
+    s.window(2000, 0);
+    s.wait(ms(3000));
+    assert_eq!(seconds(&s), (6, 3));
+}
+
+#[test]
+fn seconds_with_retransmissions_are_counted_once_each() {
+    let mut s = Script::sender(plain(), 100);
+    s.sent();
+    let sent = s.wait(ms(2900));
+    let seconds = s.end.counters().seconds_repeating.count();
+    assert_eq!((seconds, sent.split(", ").count()), (1, 1), "{sent}");
+    // The retransmission lost too: the next one is in another second.
+    s.wait(ms(2000));
+    assert_eq!(s.end.counters().seconds_repeating.count(), 2);
+}
+
 #[test]
 fn probe_without_a_byte_is_a_number_below_the_window() {
     let mut s = Script::sender(probing(ProbeKind::Empty), 100);
