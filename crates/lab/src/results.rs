@@ -85,6 +85,10 @@ pub struct ResultLine {
     pub duplicates_per_byte: Option<f64>,
     /// Expiries of the sender's retransmission timer; none: not known (on Linux).
     pub timeouts: Option<u64>,
+    /// Bytes that were acknowledged to the sender before the receiver had them, at most at a time;
+    /// none: not known (on Linux).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub acknowledged_ahead_bytes: Option<u64>,
     /// The transfer is complete.
     pub finished: bool,
     /// What arrived is what was sent.
