@@ -7,9 +7,10 @@
 //!
 //! First come the paper's tables beside ours, cell by cell, and its statements, with the
 //! verdicts of [`crate::claims`]; then a figure against time for each scenario in the
-//! paper's folder that records series; then the same links with today's senders; then the
-//! scenarios themselves. Under each table and figure stands the command that makes it.
+//! paper's folder that records series; then the same links with today's senders; then with
+//! other authors' remedies; then the scenarios themselves. Under each table and figure stands the command that makes it.
 
+mod baselines;
 mod chart;
 mod command;
 mod curves;
@@ -30,6 +31,7 @@ use crate::claims::Metric;
 use crate::claims::{self, Entry, Paper};
 use crate::results::{COMMIT, ResultLine, grouped, same};
 use crate::scenario::{self, Run, Scenario};
+use crate::substrate::SubstrateKind;
 use selection::{is_own, is_today, scenario_name};
 
 pub use command::quoted;
@@ -42,17 +44,19 @@ pub fn is_about(paper: &Paper, line: &ResultLine) -> bool {
     is_own(paper, line) || is_today(paper, line)
 }
 
-/// The runs that the page's first part needs: those of the claims, and those of the
-/// paper's scenarios that record series.
+/// The runs that the page needs of the model: those of the claims, and those of the
+/// paper's scenarios that record series or have other authors' remedies.
 ///
 /// # Errors
 /// A scenario that cannot be read: one line with the file, the key and the remedy.
 pub fn runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
     let mut runs = paper.runs(true)?;
-    for file in recording(paper)? {
+    let more = selection::baseline_files(paper)?;
+    for file in recording(paper)?.into_iter().chain(more) {
         let name = scenario_name(paper, &file.to_string_lossy());
         if !runs.iter().any(|run| run.scenario == name) {
-            runs.extend(Scenario::load(&file)?.runs(None)?);
+            let own = Scenario::load(&file)?.runs(None)?.into_iter();
+            runs.extend(own.filter(|run| SubstrateKind::Model.refusal(run).is_none()));
         }
     }
     Ok(runs)
@@ -83,6 +87,7 @@ pub fn page(paper: &Paper, lines: &[ResultLine], made_by: &str) -> anyhow::Resul
     let own: Vec<&ResultLine> = own.iter().collect();
     let rates = rates::sections(paper, &own)?;
     let curves = curve_sections(paper, &own)?;
+    let baselines = baselines::sections(paper, &own)?;
     let today = today::section(paper, lines)?;
     let about: Vec<&ResultLine> = lines.iter().filter(|line| is_about(paper, line)).collect();
     let page = html! {
@@ -108,7 +113,9 @@ pub fn page(paper: &Paper, lines: &[ResultLine], made_by: &str) -> anyhow::Resul
                     @for curve in &curves { (curve) }
                     h2 { "2. Today's senders" }
                     (today)
-                    h2 { "3. Scenarios" }
+                    @if !baselines.is_empty() { h2 { "3. Other authors' remedies" } }
+                    @for section in &baselines { (section) }
+                    h2 { (if baselines.is_empty() { 3 } else { 4 }) ". Scenarios" }
                     (scenarios(paper)?)
                 }
             }
@@ -267,6 +274,7 @@ fn scenarios(paper: &Paper) -> anyhow::Result<Markup> {
         }
     }
     files.extend(selection::today_files(paper)?);
+    files.extend(selection::baseline_files(paper)?);
     Ok(html! {
         section {
             p.quiet { "What was assumed, and how what the paper does not print was chosen." }

@@ -95,6 +95,10 @@ pub struct ResultLine {
     /// What compression left of the payload that it made smaller, in percent; on the model.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub compressed_to_percent: Option<f64>,
+    /// Bytes that were acknowledged to the sender before the receiver had them, at most at a time;
+    /// none: not known (on Linux).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub acknowledged_ahead_bytes: Option<u64>,
     /// The transfer is complete.
     pub finished: bool,
     /// What arrived is what was sent.

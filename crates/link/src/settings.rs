@@ -209,6 +209,13 @@ pub struct ArqSettings {
     pub attempts_max: Option<u32>,
     /// How long the far end waits for a missing packet, in milliseconds; none: forever.
     pub reassembly_ms: Option<f64>,
+    /// The far end delivers in order; otherwise as packets arrive.
+    #[serde(default = "in_order_default")]
+    pub in_order: bool,
+}
+
+fn in_order_default() -> bool {
+    true
 }
 
 impl ArqSettings {
@@ -217,7 +224,8 @@ impl ArqSettings {
             in_range("attempts_max", f64::from(attempts), 1.0, 1000.0, "")?;
         }
         // A packet that never arrives would stop the link for good.
-        if self.reassembly_ms.is_none() && (self.attempts_max.is_some() || loses_in_outages) {
+        let may_lose = self.attempts_max.is_some() || loses_in_outages;
+        if self.in_order && self.reassembly_ms.is_none() && may_lose {
             let takes = "a time beside attempts_max, and beside outages that lose";
             return Err(SettingsError::new("reassembly_ms", "none", takes));
         }
@@ -228,6 +236,7 @@ impl ArqSettings {
                 .max(Duration::from_micros(1)),
             attempts_max: self.attempts_max,
             reassembly: timer.map(|ms| millis("reassembly_ms", ms)).transpose()?,
+            in_order: self.in_order,
         })
     }
 }
@@ -241,6 +250,8 @@ pub struct ArqPlan {
     pub attempts_max: Option<u32>,
     /// How long the far end waits for a missing packet.
     pub reassembly: Option<Duration>,
+    /// The far end delivers in order.
+    pub in_order: bool,
 }
 
 /// The keys of [`LinkSettings`] that give the rate: one of them at most.

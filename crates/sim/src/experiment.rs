@@ -58,6 +58,8 @@ pub struct Experiment {
     pub roaming: Option<Roaming>,
     /// The gateway, if there is one; with [`Self::roaming`] each base station is one.
     pub gateway: Option<GatewayPlan>,
+    /// What stands before the last hop instead of a gateway; none: nothing but a router.
+    pub base_station: Option<BaseStation>,
     /// What the MHs do for their own flows; none: nothing.
     pub mobile: Option<MobilePlan>,
     /// TCP transfers. Each has a connection of its own; an FH and an MH may have many.
@@ -161,6 +163,30 @@ impl GatewayPlan {
     }
 }
 
+/// A node that is not the gateway: what other authors have proposed for a base station.
+#[derive(Clone, Debug)]
+pub enum BaseStation {
+    /// It ends TCP at both sides, with a TCP of its own for each.
+    Splits(Box<SplitPlan>),
+    /// It reports to FHs with unacknowledged data that its link is down, again and again
+    /// ([`TcpSettings::heeds_bad_link`]).
+    ReportsBadLink {
+        /// From one message to the next, above 0.
+        every: Duration,
+    },
+}
+
+/// A node that ends TCP at both sides.
+#[derive(Clone, Debug)]
+pub struct SplitPlan {
+    /// Its TCP toward the FHs.
+    pub toward_fh: TcpSettings,
+    /// Its TCP toward the MHs.
+    pub toward_mh: TcpSettings,
+    /// At these times it loses all connections (a crash and a restart).
+    pub restarts: Vec<Duration>,
+}
+
 /// One transfer over a TCP connection. The MH opens the connection.
 #[derive(Clone, Debug)]
 pub struct Transfer {
@@ -244,6 +270,7 @@ impl Experiment {
             hops: Vec::new(),
             roaming: None,
             gateway: None,
+            base_station: None,
             mobile: None,
             transfers: Vec::new(),
             cross_traffic: Vec::new(),
@@ -256,7 +283,8 @@ impl Experiment {
     /// Runs it.
     ///
     /// # Panics
-    /// If it has no hop, or names one that it has not.
+    /// If it has no hop, or names one that it has not; if a gateway or cells stand beside a
+    /// [`Self::base_station`].
     pub fn run(&self) -> Outcome {
         self.run_observed(&mut ())
     }

@@ -23,15 +23,20 @@ use crate::outcome::CrossOutcome;
 use crate::packet::{Body, NodeId, Packet};
 use crate::tcp::{Connection, State};
 
+mod bad_link;
 mod change;
 mod compression;
 mod gateway;
 mod graph;
 mod handoff;
+mod hosts;
 mod mobile;
+mod split;
 mod traffic;
 mod watch;
 
+use bad_link::BadLinkNode;
+pub use bad_link::BadLinkRole;
 use change::Change;
 use compression::{MobileDecompression, Payloads};
 use gateway::GatewayNode;
@@ -40,6 +45,8 @@ pub use graph::MediumPlan;
 use handoff::{MobileMessage, Stations};
 use mobile::MobileNode;
 pub use mobile::{MobilePlan, MobileRole};
+use split::SplitNode;
+pub use split::SplitRole;
 use traffic::Source;
 pub use traffic::SourceSettings;
 use watch::Slot;
@@ -70,6 +77,10 @@ enum Event {
     Warning(u32, Instant),
     /// An engine is replaced.
     Restart(u32),
+    /// A node that splits connections loses them.
+    SplitRestart(u32),
+    /// A node reports to senders that its link is bad.
+    BadLink(u32),
     /// A source of cross traffic sends.
     Source(u32),
     /// A way through the network becomes another one.
@@ -137,6 +148,8 @@ struct Node {
     /// (own port, other end's port, connection), in order.
     ports: Vec<(u16, u16, u32)>,
     engine: Option<u32>,
+    split: Option<u32>,
+    bad_link: Option<u32>,
     mobile: Option<u32>,
     decompression: MobileDecompression,
 }
@@ -151,6 +164,8 @@ pub struct Network {
     media: Vec<Medium>,
     slots: Vec<Slot>,
     engines: Vec<GatewayNode>,
+    splits: Vec<SplitNode>,
+    bad_links: Vec<BadLinkNode>,
     mobiles: Vec<MobileNode>,
     stations: Stations,
     sources: Vec<Source>,
@@ -277,6 +292,8 @@ impl Network {
             Event::LinkReport(id, state) => self.notify_engine(id, state, observer),
             Event::Warning(id, begins) => self.warn_engine(id, begins, observer),
             Event::Restart(id) => self.restart_engine(id),
+            Event::SplitRestart(id) => self.restart_split(id),
+            Event::BadLink(id) => self.handle_bad_link(id, observer),
             Event::Source(id) => self.handle_source(id, observer),
             Event::Change(id) => self.handle_change(id),
             Event::MobileMessage(id, message) => self.handle_mobile_message(id, message, observer),
@@ -335,9 +352,15 @@ impl Network {
         if packet.to == node {
             return self.deliver(node, packet, observer);
         }
-        match self.nodes[node.0 as usize].engine {
-            Some(engine) => self.through_engine(engine, node, carried, observer),
-            None => self.forward(node, packet, *dscp, observer),
+        let at = &self.nodes[node.0 as usize];
+        if let Some(engine) = at.engine {
+            self.through_engine(engine, node, carried, observer);
+        } else if let Some(split) = at.split {
+            self.through_split(split, node, carried, observer);
+        } else if let Some(bad_link) = at.bad_link {
+            self.past_bad_link(bad_link, node, carried, observer);
+        } else {
+            self.forward(node, packet, *dscp, observer);
         }
     }
 
@@ -371,83 +394,6 @@ impl Network {
         self.schedule_medium(medium_id);
     }
 
-    fn deliver(&mut self, node: NodeId, packet: &Packet, observer: &mut dyn Observer) {
-        let Some(packet) = &self.restore(node, packet) else {
-            return;
-        };
-        match packet.body {
-            Body::Datagram { source, .. } => {
-                self.sources[source as usize].outcome.arrived += u64::from(!packet.corrupted);
-            }
-            Body::Tcp(tcp) => {
-                let ports = (tcp.segment.to.port, tcp.segment.from.port);
-                let table = &self.nodes[node.0 as usize].ports;
-                let index = table.partition_point(|entry| (entry.0, entry.1) < ports);
-                let Some(&(own, peer, id)) = table.get(index) else {
-                    return;
-                };
-                if (own, peer) != ports {
-                    return;
-                }
-                if !packet.corrupted {
-                    self.reaches_mobile(node, &tcp.segment);
-                }
-                let mut out = core::mem::take(&mut self.scratch);
-                let slot = &mut self.slots[id as usize];
-                slot.opened = true;
-                slot.connection.handle_segment(packet, self.now, &mut out);
-                self.send_all(id, out, observer);
-            }
-        }
-    }
-
-    fn handle_connection_timeout(&mut self, id: u32, observer: &mut dyn Observer) {
-        let now = self.now;
-        let slot = &mut self.slots[id as usize];
-        if slot.scheduled != Some(now) {
-            return;
-        }
-        slot.scheduled = None;
-        let mut out = core::mem::take(&mut self.scratch);
-        if slot.connection.poll_timeout().is_some_and(|at| at <= now) {
-            slot.connection.handle_timeout(now, &mut out);
-        }
-        self.send_all(id, out, observer);
-    }
-
-    /// Sends a connection's segments; enters its deadlines.
-    fn send_all(&mut self, id: u32, mut out: Vec<Packet>, observer: &mut dyn Observer) {
-        let now = self.now;
-        let slot = &mut self.slots[id as usize];
-        let node = slot.node;
-        if slot.note_progress(now) {
-            self.undelivered -= 1;
-        }
-        if let Some(at) = slot.connection.poll_timeout()
-            && slot.scheduled.is_none_or(|scheduled| at < scheduled)
-        {
-            slot.scheduled = Some(at);
-            self.queue.push(at, Event::Connection(id));
-        }
-        if let Some(receiver) = slot.receiver
-            && slot.is_dead()
-            && self.slots[receiver.0 as usize].settle()
-        {
-            // The end that should send the rest has given up.
-            self.undelivered -= 1;
-        }
-        let content = self.slots[id as usize].content;
-        for packet in &mut out {
-            if let Body::Tcp(tcp) = &mut packet.body {
-                tcp.content = content;
-            }
-            self.leaves_mobile(node, packet);
-            self.forward(node, packet, DSCP_DEFAULT, observer);
-        }
-        out.clear();
-        self.scratch = out;
-    }
-
     /// For the observer and the digest.
     fn note(
         &mut self,
@@ -477,6 +423,7 @@ impl Network {
                     | u64::from(segment.flags.0));
             }
             Body::Datagram { source, number, .. } => mix(u64::from(*source) << 48 ^ number),
+            Body::BadLink { fh, mh } => mix(u64::from(fh.port) << 48 ^ u64::from(mh.port)),
         }
         if observer.wants_packets() {
             observer.on_packet(link, event, packet, self.now);

@@ -67,6 +67,9 @@ pub struct TransferOutcome {
     /// `delivered_bytes` over the time until the last of them, in bit/s; 0 if there is
     /// none.
     pub goodput_bit_per_s: f64,
+    /// Bytes that were acknowledged to the sender before the receiver's TCP had them in order,
+    /// at most at a time: 0 with end-to-end ACKs.
+    pub acknowledged_ahead_bytes_max: u64,
     /// The times from the ends of outages of the wireless hop to the first new byte at
     /// the receiver, for outages within the transfer.
     pub stalls: Vec<Stall>,

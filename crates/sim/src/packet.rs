@@ -16,6 +16,9 @@ mod frame;
 const IP_HEADER_LEN: u32 = 20;
 /// Bytes of a TCP header without options.
 const TCP_HEADER_LEN: u32 = 20;
+/// Bytes of an ICMP message in IPv4: both headers, and the first 28 bytes of a segment's packet
+/// (RFC 792).
+const BAD_LINK_LEN: u32 = 56;
 /// Bytes of an IPv4 and a UDP header.
 pub(crate) const DATAGRAM_HEADERS_LEN: u32 = 28;
 
@@ -53,6 +56,14 @@ pub struct TcpPacket {
 pub enum Body {
     /// A TCP segment.
     Tcp(TcpPacket),
+    /// A message to an FH that a link on the way to an MH is bad: ICMP, with the header of a
+    /// segment of that connection.
+    BadLink {
+        /// The FH's end.
+        fh: Endpoint,
+        /// The MH's end.
+        mh: Endpoint,
+    },
     /// A datagram of cross traffic, with its number.
     Datagram {
         /// The source that sent it.
@@ -112,6 +123,7 @@ impl Packet {
                 IP_HEADER_LEN + TCP_HEADER_LEN + options + tcp.segment.payload_len
             }
             Body::Datagram { payload_len, .. } => DATAGRAM_HEADERS_LEN + payload_len,
+            Body::BadLink { .. } => BAD_LINK_LEN,
         }
     }
 
@@ -119,7 +131,7 @@ impl Packet {
     pub fn segment(&self) -> Option<&Segment> {
         match &self.body {
             Body::Tcp(tcp) => Some(&tcp.segment),
-            Body::Datagram { .. } => None,
+            Body::Datagram { .. } | Body::BadLink { .. } => None,
         }
     }
 
@@ -237,6 +249,7 @@ impl Payload for Packet {
         match &self.body {
             Body::Tcp(tcp) => tcp.segment.payload_len,
             Body::Datagram { payload_len, .. } => *payload_len,
+            Body::BadLink { .. } => 0,
         }
     }
 

@@ -13,9 +13,10 @@
 //! (losses found by duplicate ACKs), `scoreboard` (RFC 6675's sets), `timeout` (losses
 //! found by silence, persist), `rto` (how long silence may last),
 //! `mobile` (M-TCP at a host whose link goes and comes), `lccwe` (LC and CWE at such a
-//! host).
+//! host), `relay` (an end whose application passes bytes on), `dup_acks` (duplicate ACKs that
+//! wait).
 //!
-//! Left out: urgent data, Nagle's algorithm (bulk transfers alone), simultaneous open,
+//! Left out: urgent data, Nagle's algorithm (but for a relay), simultaneous open,
 //! ECN, D-SACK, F-RTO, Eifel, RACK, proportional rate reduction, pacing, timestamps older
 //! than 24 days (RFC 7323, 5.5), a limit on challenge ACKs (RFC 5961, 7).
 //!
@@ -24,6 +25,7 @@
 mod ack;
 mod congestion;
 mod connection;
+mod dup_acks;
 mod handoffs;
 mod handshake;
 mod lccwe;
@@ -33,6 +35,7 @@ mod preset;
 mod reassembly;
 mod receive;
 mod recovery;
+mod relay;
 mod rto;
 mod scoreboard;
 pub mod settings;

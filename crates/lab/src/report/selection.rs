@@ -14,10 +14,21 @@ use crate::scenario::{self, Parameters};
 /// `today-NAME.toml` for what the paper's `NAME.toml` is about.
 const TODAY: &str = "today";
 
-/// Their files, in the order of their names.
+/// Scenarios that have other authors' remedies on the paper's links: `baselines.toml`, and
+/// `baselines-NAME.toml`.
+const BASELINES: &str = "baselines";
+
+/// The files with today's senders, in the order of their names.
 pub(super) fn today_files(paper: &Paper) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = scenario::find(&paper.folder)?;
     files.retain(|file| is_today_file(file));
+    Ok(files)
+}
+
+/// The files with other authors' remedies, in the order of their names.
+pub(super) fn baseline_files(paper: &Paper) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = scenario::find(&paper.folder)?;
+    files.retain(|file| is_kind(BASELINES, &stem(&file.to_string_lossy())));
     Ok(files)
 }
 
@@ -27,7 +38,11 @@ pub(super) fn is_today_file(file: &Path) -> bool {
 }
 
 fn is_today_name(name: &str) -> bool {
-    name.strip_prefix(TODAY)
+    is_kind(TODAY, name)
+}
+
+fn is_kind(kind: &str, name: &str) -> bool {
+    name.strip_prefix(kind)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 

@@ -541,3 +541,46 @@ fn verdicts_are_counted_in_the_header() {
             .contains(&format!("{differ} differ, "))
     );
 }
+
+/// Medians a remedy and a value of the paper's own parameter, and what was acknowledged ahead.
+#[test]
+fn other_authors_remedies_stand_in_a_table_and_in_drawings() {
+    let paper = Paper::load(Path::new("../../papers/mtcp-1997")).unwrap();
+    let file = paper.folder.join("baselines.toml");
+    let runs = Scenario::load(&file).unwrap().runs(None).unwrap();
+    let line = |run: &Run| {
+        let mut line = ResultLine::of(run, "model", "reno".into(), Framing::new(1460, false));
+        line.transfer_s = Some(run.seed as f64);
+        line.finished = true;
+        let is_split = is(&line, "remedy", "I-TCP");
+        line.acknowledged_ahead_bytes = Some(if is_split { 16_000 + run.seed } else { 0 });
+        line
+    };
+    let lines: Vec<ResultLine> = runs.iter().map(line).collect();
+    let page = page(&paper, &lines, "x").unwrap();
+    let seen = assert_well_formed(&page);
+    assert!(seen.text.contains("3. Other authors' remedies"));
+    assert!(
+        seen.text.contains("I-TCP5.5 (1.0 to 10.0)"),
+        "{}",
+        seen.text
+    );
+    assert!(seen.text.contains("16010base stationMTCP"), "{}", seen.text);
+    // Seven remedies beside the first one are two drawings.
+    assert_eq!(page.matches("<figcaption>").count(), 2, "{page}");
+    let of_page = super::runs(&paper).unwrap().into_iter();
+    let own = of_page.filter(|run| run.scenario == "mtcp-1997/baselines");
+    assert_eq!(own.count(), runs.len());
+}
+
+/// Some scenarios with other authors' remedies are for Linux alone.
+#[test]
+fn the_model_can_carry_out_the_runs_of_each_page() {
+    for paper in Paper::find(Path::new("../../papers")).unwrap() {
+        let runs = super::runs(&paper).unwrap();
+        let refusals = runs.iter().map(|run| SubstrateKind::Model.refusal(run));
+        assert_eq!(refusals.flatten().next(), None, "{}", paper.name);
+        let others = runs.iter().filter(|run| run.scenario.contains("haproxy"));
+        assert_eq!(others.count(), 0);
+    }
+}

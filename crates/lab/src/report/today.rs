@@ -11,7 +11,7 @@
 
 mod against_rates;
 mod columns;
-mod line;
+pub(super) mod line;
 mod measured;
 
 use std::path::{Path, PathBuf};

@@ -7,11 +7,11 @@ use holdfast_link::{OutageAt, seed_for};
 use holdfast_settings::kind::{As, Count, Maybe, Number};
 use holdfast_wire::{Duration, Instant};
 use serde::{Deserialize, Serialize};
-use toml::Table;
+use toml::{Table, Value};
 
 use super::cells::{self, Move, MovementConditions};
 use super::direction::DirectionChoice;
-use super::gateway::GatewayConditions;
+use super::gateway::{GatewayConditions, SPLIT, SchemeChoice};
 use super::hop::HopConditions;
 use super::host::HostConditions;
 use super::mobile::MobileConditions;
@@ -173,6 +173,11 @@ pub(super) fn read(table: &Table) -> Result<Conditions, DocumentError> {
     let hop =
         |name: &str, table: &Table| HopConditions::read(table).map_err(|error| error.within(name));
     let cells = cells::read(&document.wireless, &document.cells)?;
+    let mut gateway =
+        GatewayConditions::read(&document.gateway).map_err(|error| error.within("gateway"))?;
+    let fh = host("fh", &document.hosts, &document.fh)?;
+    let mh = host("mh", &document.hosts, &document.mh)?;
+    gateway.split = split(&document, gateway.scheme)?;
     let conditions = Conditions {
         seed: document.seed,
         repetitions: document.repetitions,
@@ -188,15 +193,29 @@ pub(super) fn read(table: &Table) -> Result<Conditions, DocumentError> {
         cells,
         movement: document.movement,
         moves: Vec::new(),
-        gateway: GatewayConditions::read(&document.gateway)
-            .map_err(|error| error.within("gateway"))?,
+        gateway,
         mobile: MobileConditions::read(&document.mobile).map_err(|error| error.within("mobile"))?,
-        fh: host("fh", &document.hosts, &document.fh)?,
-        mh: host("mh", &document.hosts, &document.mh)?,
+        fh,
+        mh,
         cross_traffic: document.cross_traffic,
     };
     conditions.check(document.record_interval_ms)?;
     Ok(conditions)
+}
+
+/// The FH's table with `[gateway.split]` on top of it.
+fn split(document: &Document, scheme: SchemeChoice) -> Result<HostConditions, DocumentError> {
+    let own = match document.gateway.get(SPLIT) {
+        None => Table::new(),
+        Some(Value::Table(own)) if scheme == SchemeChoice::Split => own.clone(),
+        Some(_) => {
+            let problem = "takes a table beside gateway.scheme split; leave it out";
+            return Err(DocumentError::at(SPLIT, problem).within("gateway"));
+        }
+    };
+    let mut fh = document.hosts.clone();
+    fh.extend(document.fh.clone());
+    host(SPLIT, &fh, &own).map_err(|error| error.within("gateway"))
 }
 
 /// `[hosts]` with `[fh]` or `[mh]` on top of it.

@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::handoff::HandoffConditions;
+use super::host::HostConditions;
+
+/// The table in `[gateway]` with the keys of a host; it is laid over the FH's.
+pub(super) const SPLIT: &str = "split";
 
 /// The table.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +29,9 @@ pub struct GatewayConditions {
     pub warning_ms: f64,
     /// `keep.flow_packets_max` of the gateway's file; none: its default.
     pub keep_packets: Option<u32>,
+    /// When the gateway, or what stands there instead, loses its state and begins anew, seconds after the start
+    /// of the links' clocks, on the model.
+    pub restarts_s: Vec<f64>,
     /// The engine's settings, with the parameters of the schemes and the cells; the scheme aside.
     pub engine: Settings,
     /// The set with which the other keys of `[gateway.mtcp]` begin.
@@ -36,6 +43,8 @@ pub struct GatewayConditions {
     pub compression_ms: Option<f64>,
     /// Whether the base stations of several cells hand the MH over.
     pub handoff: HandoffConditions,
+    /// The TCP of `split` toward the MH: the FH's, and what `[gateway.split]` sets besides.
+    pub split: HostConditions,
 }
 
 /// Keys that `[gateway]` of the gateway's settings file does not have.
@@ -50,6 +59,7 @@ struct GatewayKeys {
     warning_ms: f64,
     #[serde(with = "Maybe::<Count<1, 1024>>")]
     keep_packets: Option<u32>,
+    restarts_s: Vec<f64>,
 }
 
 /// The key of `[gateway.mtcp]` that the gateway's settings file does not have.
@@ -84,6 +94,10 @@ pub enum SchemeChoice {
     Keep,
     /// HAProxy as a split proxy, on Linux hosts.
     Haproxy,
+    /// A split connection, on the model: TCP ends here at both sides (I-TCP, MTCP).
+    Split,
+    /// Explicit bad state notification, on the model; the FH understands it.
+    Ebsn,
 }
 
 impl SchemeChoice {
@@ -99,7 +113,19 @@ impl SchemeChoice {
             Self::Snoop => "snoop",
             Self::Keep => "keep",
             Self::Haproxy => "haproxy",
+            Self::Split => "split",
+            Self::Ebsn => "ebsn",
         }
+    }
+
+    /// Whether the gateway has no daemon.
+    pub const fn is_without_daemon(self) -> bool {
+        matches!(self, Self::None | Self::Haproxy | Self::Split | Self::Ebsn)
+    }
+
+    /// Whether the model alone has it.
+    pub const fn is_of_the_model(self) -> bool {
+        matches!(self, Self::Split | Self::Ebsn)
     }
 }
 
@@ -123,6 +149,7 @@ impl GatewayConditions {
     /// not do either.
     pub(super) fn read(table: &Table) -> Result<Self, DocumentError> {
         let mut table = table.clone();
+        table.remove(SPLIT);
         let mut section = |name: &'static str| match table.remove(name) {
             Some(Value::Table(section)) => Ok(section),
             None => Ok(Table::new()),
@@ -138,6 +165,16 @@ impl GatewayConditions {
             own.scheme == SchemeChoice::Mtcp2007 && read.remove_if("flow_cache_bytes_max", 0);
         let mut engine: Settings = read.take(&Settings::default())?;
         read.finish(&sections)?;
+        if own
+            .restarts_s
+            .iter()
+            .any(|at_s| !(0.0..=86_400.0).contains(at_s))
+        {
+            return Err(DocumentError::at(
+                "restarts_s",
+                "takes times of 0 to 86400 s",
+            ));
+        }
         if caches_nothing {
             engine.flow_cache_bytes_max = 0;
         }
@@ -160,11 +197,13 @@ impl GatewayConditions {
             signal_delay_ms: own.signal_delay_ms,
             warning_ms: own.warning_ms,
             keep_packets: own.keep_packets,
+            restarts_s: own.restarts_s,
             engine,
             mtcp_set,
             compression,
             compression_ms,
             handoff,
+            split: HostConditions::default(),
         })
     }
 

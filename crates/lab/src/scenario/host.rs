@@ -59,6 +59,10 @@ pub struct HostConditions {
     /// The send buffer of a model host, bytes, whatever the window; none: the preset's.
     #[serde(with = "Maybe::<Count<64, { 1 << 30 }>>")]
     pub send_buffer_bytes: Option<u32>,
+    /// How long a model MH's third and later duplicate ACKs wait for the missing segment,
+    /// milliseconds; none: they go at once.
+    #[serde(with = "Maybe::<Number<0, 60_000>>")]
+    pub dup_ack_delay_ms: Option<f64>,
     /// A model MH with M-TCP's mobile part: its timers stand still while its link is down,
     /// and it sends a marked ACK when that is up again.
     pub m_tcp: bool,

@@ -8,7 +8,7 @@ use holdfast_settings::kind::{As, Number};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use toml::Table;
 
-use super::gateway::{GatewayConditions, SchemeChoice, SignalChoice};
+use super::gateway::{GatewayConditions, SignalChoice};
 
 /// The table. What is not given is the daemon's default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -116,8 +116,7 @@ impl MobileConditions {
     /// One link has one carrier: a host that is to ignore it cannot stand beside one
     /// who does.
     pub(super) fn check_beside(&self, gateway: &GatewayConditions) -> Result<(), DocumentError> {
-        let no_gateway = matches!(gateway.scheme, SchemeChoice::None | SchemeChoice::Haproxy);
-        if !self.is_on() || no_gateway {
+        if !self.is_on() || gateway.scheme.is_without_daemon() {
             return Ok(());
         }
         let of_gateway = matches!(gateway.signal, SignalChoice::Carrier | SignalChoice::Both);

@@ -206,7 +206,7 @@ fn a_value_that_cannot_be_is_refused_by_name() {
     assert_eq!(
         error("[gateway]\nscheme = \"mtcp_plus\""),
         format!(
-            "{file} `gateway.scheme`: got `mtcp_plus`, takes one of none, hold, auto, mtcp-plus, mtcp, mtcp-2007, snoop, keep, haproxy; did you mean `mtcp-plus`?"
+            "{file} `gateway.scheme`: got `mtcp_plus`, takes one of none, hold, auto, mtcp-plus, mtcp, mtcp-2007, snoop, keep, haproxy, split, ebsn; did you mean `mtcp-plus`?"
         )
     );
     assert!(
@@ -485,4 +485,76 @@ fn a_scenarios_name_does_not_depend_on_the_way_to_it() {
         in_full(Path::new("../s.toml")),
         own.parent().unwrap().join("s.toml")
     );
+}
+
+#[test]
+fn the_half_of_a_split_connection_is_the_fhs_host_with_its_own_keys_over_it() {
+    let text = |gateway: &str| {
+        format!(
+            "[transfer]\nbytes = 1\n[wireless]\n[hosts]\nmss = 512\n[fh]\npreset = \"reno43bsd\"\n\
+             [mh]\ndup_ack_delay_ms = 40\n[gateway]\n{gateway}"
+        )
+    };
+    let read = |gateway: &str| {
+        let scenario = Scenario::parse(Path::new("s.toml"), &text(gateway)).unwrap();
+        scenario
+            .runs(None)
+            .map(|mut runs| runs.remove(0).conditions)
+    };
+    let plain = read("scheme = \"split\"\nrestarts_s = [1.5, 3]").unwrap();
+    assert_eq!(plain.gateway.split, plain.fh);
+    assert_eq!(plain.gateway.restarts_s, [1.5, 3.0]);
+    let own = read("scheme = \"split\"\nsplit = { preset = \"sack\" }").unwrap();
+    assert_eq!(own.gateway.split.preset, Some(holdfast_sim::Preset::Sack));
+    assert_eq!(
+        (own.gateway.split.mss, own.fh.preset),
+        (Some(512), plain.fh.preset)
+    );
+    for (gateway, key, takes) in [
+        (
+            "scheme = \"hold\"\nsplit = { mss = 900 }",
+            "gateway.split",
+            "scheme split",
+        ),
+        (
+            "scheme = \"split\"\nsplit = { mss = 1 }",
+            "gateway.split.mss",
+            "takes",
+        ),
+        ("scheme = \"split\"\nsplit = 5", "gateway.split", "table"),
+        (
+            "scheme = \"ebsn\"\n[[cells]]\n[[cells]]\n[wired]",
+            "gateway.scheme",
+            "one cell",
+        ),
+        ("restarts_s = [-1]", "gateway.restarts_s", "0 to 86400"),
+    ] {
+        let error = read(gateway).unwrap_err().to_string();
+        assert!(error.contains(key) && error.contains(takes), "{error}");
+    }
+}
+
+#[test]
+fn what_the_model_alone_has_is_refused_elsewhere_by_its_key() {
+    use crate::substrate::SubstrateKind;
+    for (keys, key) in [
+        ("[gateway]\nscheme = \"split\"", "gateway.scheme: got split"),
+        ("[gateway]\nscheme = \"ebsn\"", "gateway.scheme: got ebsn"),
+        ("[gateway]\nrestarts_s = [1]", "gateway.restarts_s"),
+        ("[mh]\ndup_ack_delay_ms = 40", "mh.dup_ack_delay_ms"),
+    ] {
+        let text = format!("[transfer]\nbytes = 1\n[wireless]\n{keys}");
+        let runs = Scenario::parse(Path::new("s.toml"), &text)
+            .unwrap()
+            .runs(None);
+        let run = &runs.unwrap()[0];
+        assert_eq!(SubstrateKind::Model.refusal(run), None);
+        for kind in [SubstrateKind::Linux, SubstrateKind::Live] {
+            let why = kind.refusal(run).unwrap().why;
+            assert!(
+                why.starts_with(key) && why.ends_with("run it on the model"),
+                "{why}"
+            );
+        }
+    }
 }

@@ -54,6 +54,7 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
             (host.m_tcp, "m_tcp"),
             (host.on_handoff != OnHandoffChoice::Nothing, "on_handoff"),
             (host.send_buffer_bytes.is_some(), "send_buffer_bytes"),
+            (host.dup_ack_delay_ms.is_some(), "dup_ack_delay_ms"),
         ];
         keys.extend(of_the_model.map(|(is_set, key)| (is_set, format!("{name}.{key}"))));
     }
@@ -61,13 +62,23 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
     let is_text = transfer.content != ContentKind::Bulk;
     keys.push((transfer.stays_open, "transfer.stays_open".to_owned()));
     keys.push((is_text, "transfer.content".to_owned()));
+    let restarts = !conditions.gateway.restarts_s.is_empty();
+    keys.push((restarts, "gateway.restarts_s".to_owned()));
     if let Some((_, key)) = keys.into_iter().find(|(is_set, _)| *is_set) {
-        let why = format!("{key} is of the model's hosts");
+        let why = format!("{key} is the model's");
         return Some(Refusal::new(Lacking::Hosts, &why, "the model"));
     }
-    (conditions.gateway.engine.flow_cache_bytes_max == 0).then(|| {
+    if conditions.gateway.engine.flow_cache_bytes_max == 0 {
         let why = "gateway.flow_cache_bytes_max: got 0, which the daemon does not take";
-        Refusal::new(Lacking::Scheme, why, "the model")
+        return Some(Refusal::new(Lacking::Scheme, why, "the model"));
+    }
+    let scheme = conditions.gateway.scheme;
+    scheme.is_of_the_model().then(|| {
+        let why = format!(
+            "gateway.scheme: got {}, which the daemon has not",
+            scheme.name()
+        );
+        Refusal::new(Lacking::Scheme, &why, "the model")
     })
 }
 
@@ -217,9 +228,7 @@ fn carrier_follows(conditions: &Conditions) -> bool {
         return conditions.mobile.signal == MobileSignalChoice::Carrier;
     }
     match gateway.signal {
-        SignalChoice::Carrier | SignalChoice::Both => {
-            !matches!(gateway.scheme, SchemeChoice::None | SchemeChoice::Haproxy)
-        }
+        SignalChoice::Carrier | SignalChoice::Both => !gateway.scheme.is_without_daemon(),
         // Its daemon has nothing to report if it does not see the link's carrier; and the link is
         // the same for those it is compared with.
         SignalChoice::Mobile => true,
@@ -232,7 +241,7 @@ fn carrier_follows(conditions: &Conditions) -> bool {
 fn carrier_of_mh_alone(conditions: &Conditions) -> bool {
     let gateway = &conditions.gateway;
     if conditions.mobile.is_on() {
-        return matches!(gateway.scheme, SchemeChoice::None | SchemeChoice::Haproxy);
+        return gateway.scheme.is_without_daemon();
     }
     gateway.signal == SignalChoice::Mobile
 }

@@ -19,7 +19,8 @@ use crate::results::{
     DatagramFigures, LinkFigures, ResultLine, Series, retransmission_ratio_percent,
 };
 use crate::scenario::{
-    Conditions, DirectionChoice, HopConditions, PRESET_DEFAULT, Record, Run, Stretch, seconds,
+    Conditions, DirectionChoice, HopConditions, PRESET_DEFAULT, Record, Run, SchemeChoice, Stretch,
+    seconds,
 };
 use crate::stall;
 use watcher::Watcher;
@@ -139,12 +140,16 @@ fn experiment(run: &Run) -> anyhow::Result<Experiment> {
     experiment.hops = vec![wired, hop(&conditions.cells[0])?];
     experiment.roaming = roaming(conditions)?;
     experiment.gateway = gateway::plan(&conditions.gateway, &experiment.hops)?;
+    experiment.base_station = gateway::base_station(conditions);
     experiment.mobile = mobile::plan(&conditions.mobile);
     experiment.transfers = vec![Transfer {
         direction: transfer.direction.into(),
         request_bytes: transfer.request_bytes,
         start: conditions.start(),
-        fh: host::tcp(&conditions.fh),
+        fh: TcpSettings {
+            heeds_bad_link: conditions.gateway.scheme == SchemeChoice::Ebsn,
+            ..host::tcp(&conditions.fh)
+        },
         mh: host::tcp(&conditions.mh),
         content: transfer.content,
         closes: !transfer.stays_open,
@@ -254,6 +259,7 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
     line.seconds_sending = Some(sent.sender.seconds_sending.count());
     line.seconds_repeating = Some(sent.sender.seconds_repeating.count());
     line.compressed_to_percent = compressed_to_percent(&outcome.gateway);
+    line.acknowledged_ahead_bytes = Some(sent.acknowledged_ahead_bytes_max);
     line.finished = sent.finished && !(conditions.transfer.stays_open && has_died(sent));
     line.intact = sent.intact;
     ending(sent).clone_into(&mut line.ending);

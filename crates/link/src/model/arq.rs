@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Retransmission by the link itself, without knowledge of TCP.
 //!
-//! Selective repeat: the link retransmits a packet whose attempt was lost, ahead of the queue, and
-//! the far end delivers in order. The sender learns of each loss: no feedback is lost.
+//! Selective repeat: the link retransmits a packet whose attempt was lost, ahead of the queue. The
+//! far end delivers in order, or, if so set, as packets arrive. The sender learns of each loss: no feedback is lost.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -164,7 +164,7 @@ impl<P> LinkModel<P> {
         loop {
             let arrival = self.in_flight.front().map(|first| first.arrive_at);
             let arrival = arrival.filter(|&at| at <= now);
-            let Some(arq) = &mut self.arq else {
+            let Some(arq) = self.arq.as_mut().filter(|arq| arq.plan.in_order) else {
                 arrival?;
                 return self.in_flight.pop_front();
             };

@@ -14,8 +14,10 @@ use rand_core::{Rng, SeedableRng};
 
 use super::hops::{add_hop, link_of};
 use super::roaming::{Station, add_cells, connect_stations};
-use super::{Experiment, Reading, RunUntil, Transfer};
-use crate::network::{ConnectionId, GatewayRole, MobileRole, Network, SourceSettings};
+use super::{BaseStation, Experiment, Reading, RunUntil, Transfer};
+use crate::network::{
+    BadLinkRole, ConnectionId, GatewayRole, MobileRole, Network, SourceSettings, SplitRole,
+};
 use crate::observe::{LinkId, Observer};
 use crate::outcome::{HandoffOutcome, Outcome, TransferOutcome};
 use crate::packet::NodeId;
@@ -128,6 +130,9 @@ fn chain(experiment: &Experiment, network: &mut Network) -> (Vec<NodeId>, Vec<No
         }
         connect_stations(experiment, network, &stations);
     }
+    if let Some(station) = &experiment.base_station {
+        add_base_station(experiment, network, station, nodes[wired.len()]);
+    }
     if let Some(plan) = experiment.mobile {
         let role = MobileRole {
             plan,
@@ -136,6 +141,34 @@ fn chain(experiment: &Experiment, network: &mut Network) -> (Vec<NodeId>, Vec<No
         network.add_mobile(nodes[hops.len()], role);
     }
     (nodes, gateways)
+}
+
+fn add_base_station(
+    experiment: &Experiment,
+    network: &mut Network,
+    station: &BaseStation,
+    node: NodeId,
+) {
+    assert!(
+        experiment.gateway.is_none() && experiment.roaming.is_none() && experiment.hops.len() > 1,
+        "a base station stands alone, between two hops"
+    );
+    let wireless = link_of(experiment.hops.len() - 1, Direction::Downlink);
+    match station {
+        BaseStation::Splits(plan) => {
+            let role = SplitRole {
+                wireless,
+                toward_fh: plan.toward_fh,
+                toward_mh: plan.toward_mh,
+                restarts: plan.restarts.iter().map(|at| Instant::ZERO + *at).collect(),
+            };
+            network.add_split(node, role);
+        }
+        BaseStation::ReportsBadLink { every } => {
+            let every = *every;
+            network.add_bad_link_messages(node, BadLinkRole { wireless, every });
+        }
+    }
 }
 
 fn transfers(experiment: &Experiment, network: &mut Network, nodes: &[NodeId]) -> Vec<Pair> {
@@ -343,7 +376,8 @@ fn transfer_outcome(network: &Network, transfer: &Transfer, pair: &Pair) -> Tran
     let elapsed = (Instant::ZERO + until.saturating_since(start)).as_secs_f64();
     TransferOutcome {
         finished: transfer.bytes == 0 || done_at.is_some(),
-        intact: sender.view().intact && receiver.view().intact,
+        intact: [sender, receiver].iter().all(|end| end.view().intact)
+            && network.splits_are_intact(),
         endings: [sender.ending(), receiver.ending()],
         transfer_time: done_at.map(|at| at.saturating_since(start)),
         delivered_bytes: delivered,
@@ -352,6 +386,7 @@ fn transfer_outcome(network: &Network, transfer: &Transfer, pair: &Pair) -> Tran
         } else {
             0.0
         },
+        acknowledged_ahead_bytes_max: network.acknowledged_ahead_max(pair.sender),
         stalls: network.stalls(pair.receiver),
         sender: *sender.counters(),
         receiver: *receiver.counters(),

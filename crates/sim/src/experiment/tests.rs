@@ -9,6 +9,7 @@ use crate::observe::{LinkId, PacketEvent};
 use crate::packet::Packet;
 use crate::tcp::{DelayedAck, Ending, Preset};
 
+mod base_station;
 mod compression;
 mod gateway;
 mod property;

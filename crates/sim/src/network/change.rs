@@ -114,6 +114,9 @@ impl Network {
             }
         }
         self.notify_mobiles(&links, observer);
+        if state == MediumState::Down {
+            self.note_bad_links(&links);
+        }
         let event = match state {
             MediumState::Up => LinkEvent::Up,
             MediumState::Down => LinkEvent::Down,

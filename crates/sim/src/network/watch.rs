@@ -23,10 +23,14 @@ pub(super) struct Slot {
     pub sender: Option<ConnectionId>,
     /// The end that its bytes are for.
     pub receiver: Option<ConnectionId>,
+    /// The other half of a connection that is split here.
+    pub relays_to: Option<u32>,
     pub watches: Option<LinkId>,
     pub series: Vec<Sample>,
     pub done_at: Option<Instant>,
     pub progressed_at: Instant,
+    /// Bytes acknowledged to it that its receiver had not, at most.
+    acknowledged_ahead_max: u64,
     expects: u64,
     settled: bool,
     delivered: u64,
@@ -56,10 +60,12 @@ impl Slot {
             content: ContentKind::Bulk,
             sender: None,
             receiver: None,
+            relays_to: None,
             watches,
             series: Vec::new(),
             done_at: None,
             progressed_at: Instant::ZERO,
+            acknowledged_ahead_max: 0,
             expects,
             settled: expects == 0,
             delivered: 0,
@@ -67,6 +73,21 @@ impl Slot {
             stalled_since: None,
             stalls: Vec::new(),
             arrivals: None,
+        }
+    }
+
+    /// A half of a connection that is split at `node`; `other` is the other half.
+    pub(super) fn half(
+        connection: Connection,
+        node: NodeId,
+        content: ContentKind,
+        other: u32,
+    ) -> Self {
+        Self {
+            content,
+            opened: true,
+            relays_to: Some(other),
+            ..Self::new(connection, node, 0, None)
         }
     }
 
@@ -232,6 +253,24 @@ impl Network {
             connection.handle_link(up, now, &mut out);
             self.send_all(index as u32, out, observer);
         }
+    }
+
+    /// After an input of a sender: what is acknowledged to it, beside what its receiver has.
+    pub(super) fn note_acknowledged(&mut self, id: u32) {
+        let slot = &self.slots[id as usize];
+        let Some(receiver) = slot.receiver else {
+            return;
+        };
+        let acknowledged = slot.connection.acknowledged();
+        let delivered = self.slots[receiver.0 as usize].connection.delivered();
+        let slot = &mut self.slots[id as usize];
+        let ahead = acknowledged.saturating_sub(delivered);
+        slot.acknowledged_ahead_max = slot.acknowledged_ahead_max.max(ahead);
+    }
+
+    /// Bytes that were acknowledged to `sender` before its receiver had them, at most.
+    pub fn acknowledged_ahead_max(&self, sender: ConnectionId) -> u64 {
+        self.slots[sender.0 as usize].acknowledged_ahead_max
     }
 
     /// A point in the series of each receiver that has a sender.

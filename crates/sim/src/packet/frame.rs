@@ -4,10 +4,12 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use holdfast_wire::checksum::Sum;
-use holdfast_wire::{Flags, Options, Segment};
+use holdfast_wire::{Endpoint, Flags, Options, Segment};
 
 use super::{Body, NodeId, Packet, TcpPacket};
 
+const PROTOCOL_ICMP: u8 = 1;
+const ICMP_EXPERIMENT: u8 = 253;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 /// The port of cross traffic, both ends (RFC 863: discard).
@@ -24,6 +26,7 @@ impl Packet {
         let (from, to) = match &self.body {
             Body::Tcp(tcp) => (v4(tcp.segment.from.address), v4(tcp.segment.to.address)),
             Body::Datagram { .. } => (address_of(self.from), address_of(self.to)),
+            Body::BadLink { fh, mh } => (v4(mh.address), v4(fh.address)),
         };
         let (protocol, checksum_at) = match &self.body {
             Body::Tcp(tcp) => {
@@ -42,6 +45,10 @@ impl Packet {
                 bytes.extend([0; 2]);
                 bytes.extend(pattern(*number, *payload_len));
                 (PROTOCOL_UDP, 6)
+            }
+            Body::BadLink { fh, mh } => {
+                emit_bad_link(*fh, *mh, self.corrupted, &mut bytes);
+                (PROTOCOL_ICMP, 2)
             }
         };
         emit_ip(&mut bytes[..], from, to, protocol);
@@ -72,6 +79,22 @@ fn emit_ip(bytes: &mut [u8], from: Ipv4Addr, to: Ipv4Addr, protocol: u8) {
     let mut sum = Sum::default();
     sum.add(&bytes[..20]);
     bytes[10..12].copy_from_slice(&sum.finish().to_be_bytes());
+}
+
+/// RFC 792's form, with a type for experiments (RFC 4727, 5.1): the paper gives none.
+fn emit_bad_link(fh: Endpoint, mh: Endpoint, corrupted: bool, bytes: &mut Vec<u8>) {
+    let mut quoted = vec![0; 20];
+    quoted.extend(fh.port.to_be_bytes());
+    quoted.extend(mh.port.to_be_bytes());
+    quoted.extend([0; 4]);
+    emit_ip(&mut quoted, v4(fh.address), v4(mh.address), PROTOCOL_TCP);
+    let mut message = vec![ICMP_EXPERIMENT, 0, 0, 0, 0, 0, 0, 0];
+    message.extend(quoted);
+    let mut sum = Sum::default();
+    sum.add(&message);
+    let checksum = sum.finish() ^ u16::from(corrupted);
+    message[2..4].copy_from_slice(&checksum.to_be_bytes());
+    bytes.extend(message);
 }
 
 fn emit_tcp(tcp: &TcpPacket, bytes: &mut Vec<u8>) {

@@ -113,6 +113,37 @@ fn datagram_is_as_long_as_counted() {
 }
 
 #[test]
+fn message_of_a_bad_link_is_icmp_and_no_segment() {
+    let endpoint = |last, port| Endpoint {
+        address: core::net::Ipv4Addr::new(10, 0, 0, last).into(),
+        port,
+    };
+    let right = Packet {
+        body: Body::BadLink {
+            fh: endpoint(1, 5100),
+            mh: endpoint(2, 30_000),
+        },
+        ..packet(Options::default(), 0)
+    };
+    let wrong = Packet {
+        corrupted: true,
+        ..right
+    };
+    for (packet, is_right) in [(right, true), (wrong, false)] {
+        let bytes = packet.to_bytes();
+        assert_eq!(bytes.len() as u32, packet.len_bytes());
+        assert!(parse(&bytes, 0).is_err() && packet.segment().is_none());
+        // From the MH's address to the FH's; the segment quoted goes the other way.
+        assert_eq!((bytes[9], bytes[15], bytes[19]), (1, 2, 1));
+        assert_eq!((bytes[28 + 15], bytes[28 + 19]), (1, 2));
+        assert_eq!(bytes[48..52], [0x13, 0xec, 0x75, 0x30]);
+        let mut sum = holdfast_wire::checksum::Sum::default();
+        sum.add(&bytes[20..]);
+        assert_eq!(sum.finish() == 0, is_right);
+    }
+}
+
+#[test]
 fn piece_of_a_cache_is_the_bytes_of_its_range_in_segments() {
     let kept = packet(Options::default(), 1448);
     let resend = Resend {
@@ -141,7 +172,7 @@ fn piece_of_a_cache_is_the_bytes_of_its_range_in_segments() {
                 tcp.origin.offset,
                 tcp.segment.flags,
             ),
-            Body::Datagram { .. } => panic!("a segment"),
+            Body::Datagram { .. } | Body::BadLink { .. } => panic!("a segment"),
         })
         .collect();
     let ack = Flags::ACK;

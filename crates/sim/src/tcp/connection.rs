@@ -6,6 +6,7 @@ use core::net::IpAddr;
 use holdfast_wire::{Flags, Instant, Options, SeqNum, Timestamps};
 
 use super::congestion::Congestion;
+use super::dup_acks::DelayedDupAcks;
 use super::handoffs::Handoffs;
 use super::reassembly::Reassembly;
 use super::rto::RtoEstimator;
@@ -92,6 +93,7 @@ impl Connection {
                 unacked_segments: 0,
                 ts_recent: 0,
                 last_ack_sent: 0,
+                dup_acks: DelayedDupAcks::default(),
                 frozen: false,
             },
             congestion: Congestion::new(&settings),
@@ -182,6 +184,9 @@ impl Connection {
         if due(self.timers.delayed_ack) {
             self.send_ack(now, out);
         }
+        if due(self.timers.dup_acks) {
+            self.release_dup_acks(now, out);
+        }
         if due(self.timers.read) {
             self.timers.read = None;
             self.read(now, out);
@@ -210,6 +215,7 @@ impl Connection {
             timers.retransmit,
             timers.persist,
             timers.delayed_ack,
+            timers.dup_acks,
             timers.read,
             timers.time_wait,
         ]
@@ -227,7 +233,7 @@ impl Connection {
             cwnd: self.congestion.cwnd,
             ssthresh: self.congestion.ssthresh,
             rwnd: self.snd.wnd,
-            snd_una: bytes(self.snd.una),
+            snd_una: self.acknowledged(),
             snd_nxt: bytes(self.snd.nxt),
             snd_max: bytes(self.snd.max),
             delivered: self.delivered(),
@@ -243,6 +249,11 @@ impl Connection {
     pub fn delivered(&self) -> u64 {
         let fin = u64::from(self.rcv.fin.is_some_and(|fin| fin < self.rcv.nxt));
         self.rcv.nxt.saturating_sub(1 + fin)
+    }
+
+    /// Bytes that the other end has acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.snd.una.saturating_sub(1).min(self.app.sends)
     }
 
     /// New bytes received, in order or not.
@@ -263,6 +274,11 @@ impl Connection {
     /// How it ended.
     pub fn ending(&self) -> Ending {
         self.ending
+    }
+
+    /// Its own names and those of the other end.
+    pub(crate) fn ends(&self) -> (End, End) {
+        (self.me, self.peer)
     }
 
     /// The round trip's estimate.

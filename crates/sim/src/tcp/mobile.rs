@@ -49,11 +49,12 @@ impl Connection {
             retransmit,
             persist,
             delayed_ack,
+            dup_acks,
             // The application's own.
             read: _,
             time_wait,
         } = &mut self.timers;
-        for timer in [retransmit, persist, delayed_ack, time_wait] {
+        for timer in [retransmit, persist, delayed_ack, dup_acks, time_wait] {
             *timer = timer.map(|at| at + length);
         }
         if let Some(timed) = &mut self.timed {

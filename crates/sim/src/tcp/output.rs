@@ -5,7 +5,7 @@ use holdfast_wire::{Flags, Instant, Options, SackBlocks, Segment};
 
 use super::connection::Connection;
 use super::settings::{IdleRestart, LossRecovery, OnShrunkWindow};
-use super::variables::{State, Timed};
+use super::variables::{Reading, State, Timed};
 use crate::packet::{Origin, Packet};
 
 impl Connection {
@@ -68,7 +68,8 @@ impl Connection {
     /// All is given, and the application has closed.
     fn wants_to_close(&self) -> bool {
         let peer_closed = self.rcv.fin.is_some_and(|fin| fin < self.rcv.nxt);
-        self.data_end() == self.fin_seq() && (self.app.closes_first || peer_closed)
+        let answers = peer_closed && self.app.reading != Reading::Relayed;
+        self.data_end() == self.fin_seq() && (self.app.closes_first || answers)
     }
 
     /// The number after all there is to send, a FIN counted.
@@ -108,7 +109,7 @@ impl Connection {
         let len = to.saturating_sub(from);
         // RFC 9293, 3.8.6.2.1: no silly windows.
         let worth_it = len >= self.smss
-            || to == data_end
+            || (to == data_end && !self.waits_for_more())
             || len >= self.snd.wnd_max / 2
             || self.is_all_that_fits(to)
             || from < self.snd.max;
@@ -116,6 +117,14 @@ impl Connection {
             return None;
         }
         Some((from, if to == data_end { end } else { to }))
+    }
+
+    /// RFC 9293, 3.7.4 (Nagle): a relay has more soon. Other applications give all their bytes at
+    /// once.
+    fn waits_for_more(&self) -> bool {
+        self.app.reading == Reading::Relayed
+            && !self.app.closes_first
+            && self.snd.una < self.snd.max
     }
 
     /// Nothing is outstanding, and the send buffer has no room for more (4.3BSD's

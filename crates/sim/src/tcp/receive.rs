@@ -105,6 +105,7 @@ impl Connection {
         self.arrived += new;
         let in_order = self.rcv.nxt - before;
         if in_order > 0 {
+            self.forget_dup_acks();
             self.give_to_application(in_order, now);
         }
         let mut fin_now = false;
@@ -113,6 +114,9 @@ impl Connection {
             fin_now = true;
         }
         let trimmed = data_end > end;
+        if in_order == 0 && !fin_now && self.delays_dup_ack(now) {
+            return;
+        }
         // RFC 5681, 4.2: out of order, or into a hole: at once.
         let at_once = had_holes || new == 0 || in_order == 0 || fin_now || trimmed;
         self.acknowledge(at_once, now, out);
@@ -176,6 +180,7 @@ impl Connection {
     fn give_to_application(&mut self, bytes: u64, now: Instant) {
         match self.app.reading {
             Reading::AtOnce => {}
+            Reading::Relayed => self.rcv.unread += bytes,
             Reading::NotBefore { until } if now >= Instant::ZERO + until => {}
             Reading::NotBefore { until } => {
                 self.rcv.unread += bytes;
@@ -196,7 +201,6 @@ impl Connection {
 
     /// The application reads; the window may open.
     pub(super) fn read(&mut self, now: Instant, out: &mut Vec<Packet>) {
-        let offered = self.rcv.edge.saturating_sub(self.rcv.nxt);
         match self.app.reading {
             Reading::Chunks { bytes, every } => {
                 self.rcv.unread = self.rcv.unread.saturating_sub(u64::from(bytes.max(1)));
@@ -205,7 +209,14 @@ impl Connection {
                 }
             }
             Reading::NotBefore { .. } | Reading::AtOnce => self.rcv.unread = 0,
+            Reading::Relayed => {}
         }
+        self.offer_room(now, out);
+    }
+
+    /// After the application has read.
+    pub(super) fn offer_room(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        let offered = self.rcv.edge.saturating_sub(self.rcv.nxt);
         // A window update if it opens by two segments or half the buffer (4.3BSD's
         // tcp_output; RFC 9293, 3.8.6.2.2 asks for one segment at least).
         let buffer = u64::from(self.settings.receive_buffer_bytes);

@@ -288,6 +288,10 @@ pub struct TcpSettings {
     /// This many first segments with data are acknowledged at once, so that a sender's slow
     /// start does not wait (Linux: its quick ACK mode).
     pub quick_acks: u32,
+    /// The third and later duplicate ACKs wait this long for the missing segment, which a link
+    /// may retransmit meanwhile (delayed duplicate acknowledgements: Vaidya, Mehta, Perkins and
+    /// Montenegro, 1999); none: they go at once.
+    pub dup_ack_delay: Option<Duration>,
     /// The persist timer.
     pub persist: PersistSettings,
     /// A window of zero over bytes in flight.
@@ -298,6 +302,10 @@ pub struct TcpSettings {
     pub window_updates: WindowUpdates,
     /// 2 MSL: how long TIME-WAIT lasts (RFC 9293, 3.4.2: 4 minutes; most: 60 s).
     pub time_wait: Duration,
+    /// A message that a link of the path is bad restarts the retransmission timer with the
+    /// present timeout (explicit bad state notification: Bakshi, Krishna, Vaidya and Pradhan,
+    /// 1997).
+    pub heeds_bad_link: bool,
     /// Its reaction to handoffs of its host, which are reported to it.
     pub on_handoff: OnHandoff,
     /// After a loss no duplicate ACKs make for a fast retransmit until more is acknowledged
@@ -333,11 +341,13 @@ impl Default for TcpSettings {
             rto: RtoSettings::RFC6298,
             delayed_ack: DelayedAck::RFC5681,
             quick_acks: 0,
+            dup_ack_delay: None,
             persist: PersistSettings::RFC9293,
             on_shrunk_window: OnShrunkWindow::PersistAtOnce,
             on_persist_exit: OnPersistExit::KeepSndMax,
             window_updates: WindowUpdates::Rfc9293,
             time_wait: Duration::from_secs(60),
+            heeds_bad_link: false,
             on_handoff: OnHandoff::Nothing,
             recovers_once: false,
             m_tcp: false,

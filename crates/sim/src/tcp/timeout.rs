@@ -54,6 +54,14 @@ impl Connection {
         self.snd.nxt = to;
     }
 
+    /// A message has come that a link of the path is bad: the retransmission timer starts anew,
+    /// with the present timeout, if this sender knows the message.
+    pub fn handle_bad_link(&mut self, now: Instant) {
+        if self.settings.heeds_bad_link && self.timers.retransmit.is_some() {
+            self.start_retransmission_timer(now);
+        }
+    }
+
     fn on_syn_timeout(&mut self, now: Instant, out: &mut Vec<Packet>) {
         if self.count_retry(self.settings.rto.syn_retries_max, now, out) {
             self.counters.timeouts += 1;
@@ -74,7 +82,7 @@ impl Connection {
     }
 
     /// 4.3BSD's `tcp_drop`: the other end is notified, if possible.
-    fn give_up(&mut self, now: Instant, out: &mut Vec<Packet>) {
+    pub(super) fn give_up(&mut self, now: Instant, out: &mut Vec<Packet>) {
         if self.state != State::SynSent {
             let flags = Flags::RST.with(Flags::ACK);
             self.transmit(self.snd.nxt, 0, flags, Origin::default(), false, now, out);

@@ -3,6 +3,7 @@
 
 use holdfast_wire::{Duration, Endpoint, Instant, SeqNum};
 
+use super::dup_acks::DelayedDupAcks;
 use super::reassembly::Reassembly;
 use crate::packet::NodeId;
 
@@ -46,6 +47,11 @@ pub enum Reading {
         /// The distance, at least 1 µs.
         every: Duration,
     },
+    /// As far as another connection has passed it on ([`Connection::read_up_to`]). It sends
+    /// what that one has received, and closes when that one is closed.
+    ///
+    /// [`Connection::read_up_to`]: super::Connection::read_up_to
+    Relayed,
     /// Nothing before `until`, from the start of the run; then as soon as it is there.
     NotBefore {
         /// The time.
@@ -190,6 +196,8 @@ pub(super) struct Rcv {
     /// RFC 7323, 4.3.
     pub ts_recent: u32,
     pub last_ack_sent: u64,
+    /// Duplicate ACKs that wait.
+    pub dup_acks: DelayedDupAcks,
     /// The window is advertised as 0 whatever it is.
     pub frozen: bool,
 }
@@ -200,6 +208,7 @@ pub(super) struct Timers {
     pub retransmit: Option<Instant>,
     pub persist: Option<Instant>,
     pub delayed_ack: Option<Instant>,
+    pub dup_acks: Option<Instant>,
     pub read: Option<Instant>,
     pub time_wait: Option<Instant>,
 }

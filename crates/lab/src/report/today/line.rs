@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is shown of lines with today's senders: parameters, medians.
+//! What is shown of lines as text: parameters, medians.
 
 use crate::claims::Metric;
 use crate::results::{ResultLine, word};
@@ -11,14 +11,14 @@ pub(super) const SENDER: &str = "congestion_control";
 pub(super) const SCHEME: &str = "scheme";
 
 /// A parameter of a line as text.
-pub(super) fn parameter(line: &ResultLine, name: &str) -> String {
+pub(in crate::report) fn parameter(line: &ResultLine, name: &str) -> String {
     line.parameters
         .get(name)
         .map_or_else(|| "–".to_owned(), word)
 }
 
 /// The median, with the least and the most if they differ from it; or that there is none.
-pub(super) fn median_text(metric: Metric, lines: &[&ResultLine]) -> String {
+pub(in crate::report) fn median_text(metric: Metric, lines: &[&ResultLine]) -> String {
     let values: Vec<f64> = lines
         .iter()
         .map(|line| metric.of(line).unwrap_or(f64::INFINITY))

@@ -53,6 +53,14 @@ impl Conditions {
             let problem = "the mobile's schemes are for one cell; leave out [[cells]]";
             return Err(DocumentError::at("mobile.scheme", problem));
         }
+        if matches!(
+            self.gateway.scheme,
+            SchemeChoice::Split | SchemeChoice::Ebsn
+        ) && self.cells.len() > 1
+        {
+            let problem = "split and ebsn take one cell; leave out [[cells]]";
+            return Err(DocumentError::at("gateway.scheme", problem));
+        }
         let hands_over = matches!(
             self.gateway.scheme,
             SchemeChoice::Hold | SchemeChoice::Snoop | SchemeChoice::Mtcp

@@ -3,10 +3,13 @@
 
 use anyhow::bail;
 use holdfast_core::{LinkSource, Scheme, Settings};
-use holdfast_sim::{GatewayPlan, Hop, LinkSignal};
+use holdfast_sim::{BaseStation, GatewayPlan, Hop, LinkSignal, OnHandoff, SplitPlan, TcpSettings};
+use holdfast_wire::Duration;
 
-use super::WIRELESS;
-use crate::scenario::{GatewayConditions, SchemeChoice, SignalChoice, seconds};
+use super::{WIRELESS, host};
+use crate::scenario::{
+    Conditions, GatewayConditions, HostConditions, SchemeChoice, SignalChoice, seconds,
+};
 
 /// The gateway; none: there is none.
 pub(super) fn plan(
@@ -20,17 +23,49 @@ pub(super) fn plan(
     Ok(Some(GatewayPlan {
         before_hop: WIRELESS,
         signal: signal(conditions, hops),
+        restarts: restarts(conditions),
         resend_dscp: conditions.engine.resend_dscp,
-        compression_time: compression_ms
-            .map_or(holdfast_wire::Duration::ZERO, |ms| seconds(ms / 1e3)),
+        compression_time: compression_ms.map_or(Duration::ZERO, |ms| seconds(ms / 1e3)),
         ..GatewayPlan::before_last(settings, hops)
     }))
+}
+
+/// From one message of a bad link to the next: a few in each retransmission timeout. Their authors'
+/// base station sends one for each attempt that fails.
+const BAD_LINK_EVERY: Duration = Duration::from_millis(100);
+
+/// What stands there instead of a gateway; none: nothing does.
+pub(super) fn base_station(conditions: &Conditions) -> Option<BaseStation> {
+    match conditions.gateway.scheme {
+        SchemeChoice::Split => Some(BaseStation::Splits(Box::new(SplitPlan {
+            // The FH sees the MH's own TCP. It does not move.
+            toward_fh: unmoved(&conditions.mh),
+            toward_mh: unmoved(&conditions.gateway.split),
+            restarts: restarts(&conditions.gateway),
+        }))),
+        SchemeChoice::Ebsn => Some(BaseStation::ReportsBadLink {
+            every: BAD_LINK_EVERY,
+        }),
+        _ => None,
+    }
+}
+
+fn restarts(conditions: &GatewayConditions) -> Vec<Duration> {
+    conditions.restarts_s.iter().map(|s| seconds(*s)).collect()
+}
+
+fn unmoved(host: &HostConditions) -> TcpSettings {
+    TcpSettings {
+        m_tcp: false,
+        on_handoff: OnHandoff::Nothing,
+        ..host::tcp(host)
+    }
 }
 
 /// The engine's settings; none: there is no gateway.
 fn settings(conditions: &GatewayConditions) -> anyhow::Result<Option<Settings>> {
     let scheme = match conditions.scheme {
-        SchemeChoice::None => return Ok(None),
+        SchemeChoice::None | SchemeChoice::Split | SchemeChoice::Ebsn => return Ok(None),
         SchemeChoice::Hold => Scheme::Hold,
         SchemeChoice::Auto => Scheme::Auto,
         SchemeChoice::MtcpPlus => Scheme::MtcpPlus,

@@ -45,6 +45,7 @@ pub(super) fn tcp(conditions: &HostConditions) -> TcpSettings {
         // ns-2's `window_` is the sender's own, and its first `ssthresh_`.
         tcp.initial_ssthresh_bytes = Some(bytes);
     }
+    tcp.dup_ack_delay = conditions.dup_ack_delay_ms.map(|ms| seconds(ms / 1e3));
     tcp.m_tcp = conditions.m_tcp;
     tcp.on_handoff = conditions.on_handoff.settings(conditions.lc_cwe);
     set_timers_and_windows(&mut tcp, conditions);

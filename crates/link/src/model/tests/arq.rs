@@ -11,6 +11,7 @@ fn lossy(loss: f64, attempts_max: Option<u32>, reassembly_ms: Option<f64>) -> Li
             retransmit_after_ms: 8.0,
             attempts_max,
             reassembly_ms,
+            in_order: true,
         }),
         ..settings()
     }
@@ -110,10 +111,36 @@ fn an_outage_that_loses_leaves_a_gap_that_the_timer_closes() {
 }
 
 #[test]
+fn without_order_nothing_waits_behind_a_lost_attempt() {
+    for seed in 0..20 {
+        let mut settings = lossy(0.3, None, None);
+        if let Some(arq) = &mut settings.arq {
+            arq.in_order = false;
+        }
+        let mut link = LinkModel::new(&settings, seed).unwrap();
+        let arrived = by_timeouts(&mut link, 500);
+        let mut packets: Vec<u64> = arrived.iter().map(|&(packet, _)| packet).collect();
+        assert!(!packets.is_sorted(), "seed {seed}");
+        packets.sort_unstable();
+        assert!(packets.into_iter().eq(0..500), "seed {seed}");
+        // One packet a millisecond, and never two at once.
+        assert!(
+            arrived.is_sorted_by(|a, b| a.1 + 1_000 <= b.1),
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
 fn a_limit_of_attempts_needs_a_reassembly_timer() {
     let error = lossy(0.1, Some(3), None).plan().unwrap_err();
     assert!(
         error.to_string().starts_with("arq.reassembly_ms: got none"),
         "{error}"
     );
+    let mut settings = lossy(0.1, Some(3), None);
+    if let Some(arq) = &mut settings.arq {
+        arq.in_order = false;
+    }
+    assert!(settings.plan().is_ok());
 }

@@ -120,7 +120,55 @@ fn experiment() -> impl Strategy<Value = Experiment> {
         )
 }
 
+/// The same links and hosts, a node between that splits the connection, and perhaps its restart.
+fn split() -> impl Strategy<Value = (Experiment, u32)> {
+    (
+        experiment(),
+        (0..Preset::ALL.len(), 0..Preset::ALL.len()),
+        2_000u32..200_000,
+        prop_oneof![3 => Just(None), 1 => (0u64..30_000).prop_map(Some)],
+    )
+        .prop_map(|(mut experiment, presets, buffer_bytes, restart_ms)| {
+            let tcp = |preset: usize| TcpSettings {
+                receive_buffer_bytes: buffer_bytes,
+                ..Preset::ALL[preset].settings()
+            };
+            experiment.gateway = None;
+            experiment.base_station = Some(BaseStation::Splits(Box::new(SplitPlan {
+                toward_fh: tcp(presets.0),
+                toward_mh: tcp(presets.1),
+                restarts: restart_ms.into_iter().map(Duration::from_millis).collect(),
+            })));
+            (experiment, buffer_bytes)
+        })
+}
+
 proptest! {
+    #[test]
+    fn bytes_through_a_split_connection_arrive_as_sent_or_the_ends_learn_of_it(
+        (experiment, buffer_bytes) in split()
+    ) {
+        let outcome = experiment.run();
+        let transfer = &outcome.transfers[0];
+        prop_assert!(transfer.intact);
+        let ends = &experiment.transfers[0];
+        prop_assert!(transfer.delivered_bytes <= ends.bytes);
+        prop_assert!(transfer.acknowledged_ahead_bytes_max <= u64::from(buffer_bytes));
+        let Some(BaseStation::Splits(plan)) = &experiment.base_station
+        else {
+            panic!("it splits");
+        };
+        if transfer.finished {
+            prop_assert_eq!(transfer.delivered_bytes, ends.bytes);
+        } else if plan.restarts.is_empty() {
+            // One of the four ends has few retries, and the other half is reset.
+            let all = [&ends.fh, &ends.mh, &plan.toward_fh, &plan.toward_mh];
+            prop_assert!(all.iter().any(|tcp| tcp.rto.retries_max < 12));
+            let is_dead = |ending: &Ending| matches!(ending, Ending::GaveUp | Ending::Reset);
+            prop_assert!(transfer.endings.iter().any(is_dead), "{:?}", transfer.endings);
+        }
+    }
+
     #[test]
     fn bytes_arrive_as_sent_and_connections_finish_or_are_given_up(experiment in experiment()) {
         let outcome = experiment.run();

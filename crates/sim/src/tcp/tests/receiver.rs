@@ -268,3 +268,41 @@ fn frozen_receiver_sends_zero_and_then_its_last_window() {
     s.end.freeze(false, 3, s.now, &mut s.out);
     assert_eq!(s.sent(), "=1000 =1000 =1000");
 }
+
+fn with_delayed_dup_acks() -> TcpSettings {
+    TcpSettings {
+        dup_ack_delay: Some(ms(100)),
+        ..plain()
+    }
+}
+
+/// Vaidya and others (1999): the third and later duplicate ACKs wait, and never go if the link
+/// fills the hole meanwhile.
+#[test]
+fn third_dup_ack_waits_for_the_missing_segment() {
+    let mut s = Script::receiver(with_delayed_dup_acks());
+    assert_eq!(s.data(1000, 2000), "=0");
+    assert_eq!(s.data(2000, 3000), "=0");
+    assert_eq!(s.data(3000, 4000), "");
+    assert_eq!(s.wait(ms(60)), "");
+    assert_eq!(s.data(4000, 5000), "");
+    assert_eq!(s.data(0, 1000), "=5000");
+    assert_eq!(s.wait(ms(1000)), "");
+    // The next hole begins anew.
+    assert_eq!(s.data(6000, 7000), "=5000");
+    assert_eq!(s.data(7000, 8000), "=5000");
+    assert_eq!(s.data(8000, 9000), "");
+}
+
+/// The delay counts from the first that waits; all of them go, and those after them at once.
+#[test]
+fn dup_acks_that_waited_in_vain_go_together() {
+    let mut s = Script::receiver(with_delayed_dup_acks());
+    for segment in 1..5 {
+        s.data(segment * 1000, (segment + 1) * 1000);
+    }
+    assert_eq!(s.wait(ms(1000)), "100: =0 =0");
+    assert_eq!(s.data(5000, 6000), "=0");
+    assert_eq!(s.data(0, 1000), "=6000");
+    assert_eq!(s.end.poll_timeout(), None);
+}

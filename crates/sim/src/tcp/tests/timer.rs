@@ -184,3 +184,31 @@ fn bsd_timeouts_come_at_ticks() {
     // One measurement of no tick: 1.5 s, less the part of the tick that has passed.
     assert_eq!(s.wait(ms(5000)), "1400: 0, 4400: 0");
 }
+
+/// Bakshi and others (1997): the message restarts the timer with the present timeout, back-off
+/// included; a sender that does not know it goes on.
+#[test]
+fn message_of_a_bad_link_restarts_the_timer_of_a_sender_that_knows_it() {
+    for (heeds, expiries) in [(true, "1000: 0"), (false, "300: 0")] {
+        let settings = TcpSettings {
+            heeds_bad_link: heeds,
+            ..plain()
+        };
+        let mut s = Script::sender(settings, 10);
+        s.sent();
+        s.now += ms(700);
+        s.end.handle_bad_link(s.now);
+        assert_eq!(s.wait(ms(1200)), expiries);
+        assert_eq!(s.end.counters().timeouts, 1);
+    }
+    let mut s = Script::sender(
+        TcpSettings {
+            heeds_bad_link: true,
+            ..plain()
+        },
+        1,
+    );
+    s.ack(1000);
+    s.end.handle_bad_link(s.now);
+    assert_eq!(s.wait(ms(900)), "");
+}

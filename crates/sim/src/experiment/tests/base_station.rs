@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Base stations of other authors: a split connection, messages of a bad link.
+
+use super::*;
+
+fn splitting(mut experiment: Experiment, buffer_bytes: u32, preset: Preset) -> Experiment {
+    let tcp = TcpSettings {
+        receive_buffer_bytes: buffer_bytes,
+        ..preset.settings()
+    };
+    experiment.base_station = Some(BaseStation::Splits(Box::new(SplitPlan {
+        toward_fh: tcp,
+        toward_mh: tcp,
+        restarts: Vec::new(),
+    })));
+    experiment
+}
+
+fn lossy() -> LinkSettings {
+    LinkSettings {
+        loss: 0.01,
+        ..radio()
+    }
+}
+
+#[test]
+fn split_connection_delivers_closes_and_repairs_at_the_base_station() {
+    for direction in [Direction::Downlink, Direction::Uplink] {
+        let mut plain = download(2_000_000, Preset::NewReno, &lossy());
+        plain.transfers[0].direction = direction;
+        plain.run_until = RunUntil::Closed;
+        let outcome = splitting(plain, 65_535, Preset::NewReno).run();
+        let transfer = &outcome.transfers[0];
+        assert!(transfer.finished && transfer.intact, "{transfer:?}");
+        assert_eq!(transfer.endings, [Ending::Closed; 2]);
+        if direction == Direction::Downlink {
+            // Nothing is lost on the FH's half.
+            assert_eq!(transfer.sender.data_segments_repeated, 0);
+        } else {
+            assert!(transfer.sender.data_segments_repeated > 0);
+        }
+    }
+}
+
+/// With ACKs from the MH alone nothing is acknowledged that it has not; a split connection
+/// acknowledges what it has buffered.
+#[test]
+fn only_a_split_connection_acknowledges_ahead_of_the_receiver() {
+    let plain = download(2_000_000, Preset::NewReno, &lossy());
+    let ahead =
+        |experiment: &Experiment| experiment.run().transfers[0].acknowledged_ahead_bytes_max;
+    assert_eq!(ahead(&plain), 0);
+    let mut with_gateway = plain.clone();
+    let settings = Settings {
+        scheme: Scheme::Snoop,
+        ..Settings::default()
+    };
+    with_gateway.gateway = Some(GatewayPlan::before_last(settings, &plain.hops));
+    assert_eq!(ahead(&with_gateway), 0);
+    let split = ahead(&splitting(plain, 50_000, Preset::NewReno));
+    assert!((20_000..=50_000).contains(&split), "{split}");
+}
+
+#[test]
+fn sender_of_a_split_connection_has_no_timeout_in_an_outage() {
+    let mut radio = radio();
+    radio.outages = one_outage(1.0, 6.0);
+    let plain = download(5_000_000, Preset::NewReno, &radio);
+    assert!(plain.run().transfers[0].sender.timeouts > 0);
+    let outcome = splitting(plain, 65_535, Preset::NewReno).run();
+    let transfer = &outcome.transfers[0];
+    assert!(transfer.finished && transfer.intact);
+    assert_eq!(transfer.sender.timeouts, 0);
+}
+
+/// What the node had acknowledged is lost with it. The sender learns that by a RST; the receiver is
+/// silent and does not.
+#[test]
+fn restart_of_a_split_connections_node_ends_the_connection() {
+    let mut split = splitting(
+        download(5_000_000, Preset::NewReno, &radio()),
+        65_535,
+        Preset::NewReno,
+    );
+    let Some(BaseStation::Splits(plan)) = &mut split.base_station else {
+        panic!("it splits");
+    };
+    plan.restarts.push(Duration::from_secs(1));
+    let outcome = split.run();
+    let transfer = &outcome.transfers[0];
+    assert!(!transfer.finished && transfer.intact);
+    assert_eq!(transfer.endings, [Ending::Reset, Ending::Open]);
+    assert!(transfer.delivered_bytes < 5_000_000);
+}
+
+/// The link keeps what it has in an outage, as one that retransmits; the sender that knows the
+/// messages waits, the other one sends what the link has already.
+#[test]
+fn messages_of_a_bad_link_spare_a_sender_timeouts() {
+    let mut radio = radio();
+    radio.outages = one_outage(1.0, 4.0);
+    radio.outage_effect = OutageEffect::Keep;
+    let run = |messages: bool, heeds: bool| {
+        let mut experiment = download(5_000_000, Preset::NewReno, &radio);
+        experiment.transfers[0].fh.heeds_bad_link = heeds;
+        // Link and queue have room for it: nothing is lost.
+        experiment.transfers[0].mh.receive_buffer_bytes = 150_000;
+        experiment.base_station = messages.then_some(BaseStation::ReportsBadLink {
+            every: Duration::from_millis(100),
+        });
+        let outcome = experiment.run();
+        assert!(outcome.transfers[0].finished && outcome.transfers[0].intact);
+        (outcome.transfers[0].sender.timeouts, seconds(&outcome))
+    };
+    let (plain, plain_s) = run(false, true);
+    assert!(plain >= 2, "{plain}");
+    assert_eq!(run(true, false).0, plain, "it ignores them");
+    let (with_messages, with_messages_s) = run(true, true);
+    assert_eq!(with_messages, 0);
+    assert!(with_messages_s < plain_s, "{with_messages_s} {plain_s}");
+}

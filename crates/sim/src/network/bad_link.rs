@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A node that reports to senders that its link is bad (explicit bad state notification: Bakshi,
+//! Krishna, Vaidya and Pradhan, 1997).
+//!
+//! The paper's base station sends a message to a packet's source for each attempt over the link
+//! that fails. Here the link is bad in its outages: the message goes to each FH with
+//! unacknowledged data at the outage's begin and then in equal intervals.
+
+use std::collections::BTreeMap;
+
+use holdfast_link::MediumState;
+use holdfast_wire::{Duration, Endpoint, SeqNum};
+
+use super::{Carried, DSCP_DEFAULT, Event, Network};
+use crate::observe::{LinkId, Observer};
+use crate::packet::{Body, NodeId, Packet};
+
+/// What such a node is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct BadLinkRole {
+    /// The link toward the MHs.
+    pub wireless: LinkId,
+    /// From one message to the next, above 0.
+    pub every: Duration,
+}
+
+/// What has passed of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Passed {
+    /// The FH's and the MH's nodes.
+    nodes: [NodeId; 2],
+    /// After the highest byte for the MH.
+    end: SeqNum,
+    /// The highest ACK of the MH.
+    acknowledged: SeqNum,
+}
+
+#[derive(Debug)]
+pub(super) struct BadLinkNode {
+    role: BadLinkRole,
+    node: NodeId,
+    /// By the FH's and the MH's endpoints.
+    connections: BTreeMap<[Endpoint; 2], Passed>,
+}
+
+impl BadLinkNode {
+    fn note(&mut self, packet: &Packet, from_mh: bool) {
+        let Some(segment) = packet.segment().filter(|_| !packet.corrupted) else {
+            return;
+        };
+        if from_mh {
+            if let Some(passed) = self.connections.get_mut(&[segment.to, segment.from])
+                && segment.ack.after(passed.acknowledged)
+            {
+                passed.acknowledged = segment.ack;
+            }
+            return;
+        }
+        let passed = self
+            .connections
+            .entry([segment.from, segment.to])
+            .or_insert(Passed {
+                nodes: [packet.from, packet.to],
+                end: segment.seq,
+                acknowledged: segment.seq,
+            });
+        if segment.end().after(passed.end) {
+            passed.end = segment.end();
+        }
+    }
+}
+
+impl Network {
+    /// Makes a node send those messages.
+    pub fn add_bad_link_messages(&mut self, node: NodeId, role: BadLinkRole) {
+        self.nodes[node.0 as usize].bad_link = Some(self.bad_links.len() as u32);
+        self.bad_links.push(BadLinkNode {
+            role,
+            node,
+            connections: BTreeMap::new(),
+        });
+    }
+
+    /// A packet that is not for this node.
+    pub(super) fn past_bad_link(
+        &mut self,
+        id: u32,
+        node: NodeId,
+        carried: &Carried,
+        observer: &mut dyn Observer,
+    ) {
+        let noted = &mut self.bad_links[id as usize];
+        let mobiles = self.links[noted.role.wireless.0 as usize].to;
+        let from_mh = self.links[carried.link.0 as usize].from == mobiles;
+        noted.note(&carried.packet, from_mh);
+        self.forward(node, &carried.packet, carried.dscp, observer);
+    }
+
+    /// Links are down from now on: their senders get messages.
+    pub(super) fn note_bad_links(&mut self, links: &[LinkId]) {
+        for (id, noted) in self.bad_links.iter().enumerate() {
+            if links.contains(&noted.role.wireless) {
+                self.queue.push(self.now, Event::BadLink(id as u32));
+            }
+        }
+    }
+
+    /// A message to each sender that waits, as long as the link is down.
+    pub(super) fn handle_bad_link(&mut self, id: u32, observer: &mut dyn Observer) {
+        let noted = &self.bad_links[id as usize];
+        let (node, role) = (noted.node, noted.role);
+        let medium = self.links[role.wireless.0 as usize].medium;
+        let medium = &mut self.media[medium as usize];
+        if medium.schedule.state_at(self.now) == MediumState::Up {
+            return;
+        }
+        let waiting = self.bad_links[id as usize].connections.iter();
+        let waiting = waiting.filter(|(_, passed)| passed.end.after(passed.acknowledged));
+        let messages: Vec<Packet> = waiting
+            .map(|([fh, mh], passed)| Packet {
+                from: passed.nodes[1],
+                to: passed.nodes[0],
+                body: Body::BadLink { fh: *fh, mh: *mh },
+                corrupted: false,
+            })
+            .collect();
+        for message in &messages {
+            self.forward(node, message, DSCP_DEFAULT, observer);
+        }
+        self.queue.push(self.now + role.every, Event::BadLink(id));
+    }
+}

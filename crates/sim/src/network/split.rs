@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A node that ends TCP at both sides (a split connection).
+//!
+//! Each connection that an MH opens through it becomes two. Toward the FH the node uses the MH's
+//! address and port, toward the MH those of the FH: neither end notices. Each half has windows,
+//! timers and retransmissions of its own. The node acknowledges what it has received, before
+//! the other end has it. What it receives waits in the receive buffer of that half, until the
+//! other half's end has acknowledged it.
+//!
+//! If one half dies, the other one is reset. A restart loses everything: segments of connections
+//! from before it are answered by a RST.
+
+use std::collections::BTreeMap;
+
+use holdfast_wire::{Endpoint, Flags, Instant, Segment};
+
+use super::watch::Slot;
+use super::{Carried, Event, Network};
+use crate::observe::{LinkId, Observer};
+use crate::packet::{NodeId, Packet};
+use crate::tcp::{Application, Connection, End, Reading, State, TcpSettings};
+
+/// What such a node is to be.
+#[derive(Clone, Debug)]
+pub struct SplitRole {
+    /// The link toward the MHs.
+    pub wireless: LinkId,
+    /// Its TCP toward the FHs.
+    pub toward_fh: TcpSettings,
+    /// Its TCP toward the MHs.
+    pub toward_mh: TcpSettings,
+    /// When it loses its connections.
+    pub restarts: Vec<Instant>,
+}
+
+/// The two halves of a connection: toward the FH, toward the MH.
+type Halves = [u32; 2];
+
+#[derive(Debug)]
+pub(super) struct SplitNode {
+    role: SplitRole,
+    node: NodeId,
+    /// By the FH's and the MH's endpoints.
+    connections: BTreeMap<[Endpoint; 2], Halves>,
+}
+
+/// An application that passes on what the other half receives.
+const RELAY: Application = Application {
+    sends: 0,
+    after_receiving: 0,
+    closes_first: false,
+    reading: Reading::Relayed,
+};
+
+impl Network {
+    /// Makes a node split connections.
+    pub fn add_split(&mut self, node: NodeId, role: SplitRole) {
+        let id = self.splits.len() as u32;
+        self.nodes[node.0 as usize].split = Some(id);
+        for at in &role.restarts {
+            self.queue.push(*at, Event::SplitRestart(id));
+        }
+        self.splits.push(SplitNode {
+            role,
+            node,
+            connections: BTreeMap::new(),
+        });
+    }
+
+    /// No byte stood where another one belongs, at any of the nodes that split connections.
+    pub fn splits_are_intact(&self) -> bool {
+        let halves = self.slots.iter().filter(|slot| slot.relays_to.is_some());
+        halves
+            .map(|slot| slot.connection.view())
+            .all(|view| view.intact)
+    }
+
+    /// A packet that is not for this node.
+    pub(super) fn through_split(
+        &mut self,
+        id: u32,
+        node: NodeId,
+        carried: &Carried,
+        observer: &mut dyn Observer,
+    ) {
+        let Carried { packet, dscp, link } = carried;
+        let Some(slot) = self.half_of(id, packet, *link) else {
+            return self.forward(node, packet, *dscp, observer);
+        };
+        self.input(slot, packet, observer);
+    }
+
+    /// The half that a packet is for; a SYN of an MH makes two. None: it passes.
+    fn half_of(&mut self, id: u32, packet: &Packet, link: LinkId) -> Option<u32> {
+        let split = &self.splits[id as usize];
+        let wireless = self.links[split.role.wireless.0 as usize];
+        let segment = packet.segment()?;
+        let from_mh = self.links[link.0 as usize].from == wireless.to;
+        let key = if from_mh {
+            [segment.to, segment.from]
+        } else {
+            [segment.from, segment.to]
+        };
+        if let Some(halves) = split.connections.get(&key) {
+            return Some(halves[usize::from(from_mh)]);
+        }
+        let opens = from_mh && segment.flags.has(Flags::SYN) && !packet.corrupted;
+        let halves = opens.then(|| self.split_connection(id, packet, segment))??;
+        self.splits[id as usize].connections.insert(key, halves);
+        Some(halves[1])
+    }
+
+    /// Two halves for the connection whose SYN this is: the one toward the FH opens, the one
+    /// toward the MH takes the SYN.
+    fn split_connection(&mut self, id: u32, packet: &Packet, syn: &Segment) -> Option<Halves> {
+        let of_mh = self.slot_at(packet.from, [syn.from.port, syn.to.port])?;
+        let of_fh = self.slot_at(packet.to, [syn.to.port, syn.from.port])?;
+        let (mh, fh) = self.slots[of_mh as usize].connection.ends();
+        let split = &self.splits[id as usize];
+        let (node, role) = (split.node, &split.role);
+        // Numbers of its own: any will do.
+        let as_mh = End {
+            iss: syn.seq + (1 << 30),
+            ..mh
+        };
+        let as_fh = End {
+            iss: syn.seq + (1 << 31),
+            ..fh
+        };
+        let connections = [
+            Connection::new(role.toward_fh, as_mh, fh, RELAY, false),
+            Connection::new(role.toward_mh, as_fh, mh, RELAY, true),
+        ];
+        let first = self.slots.len() as u32;
+        let halves = [first, first + 1];
+        let contents = [of_mh, of_fh].map(|slot| self.slots[slot as usize].content);
+        for ((connection, content), other) in connections
+            .into_iter()
+            .zip(contents)
+            .zip([first + 1, first])
+        {
+            self.slots
+                .push(Slot::half(connection, node, content, other));
+        }
+        self.queue.push(self.now, Event::Open(first));
+        Some(halves)
+    }
+
+    /// What one half of a connection has received goes to the other one.
+    pub(super) fn relay(&mut self, half: u32, other: u32, observer: &mut dyn Observer) {
+        let now = self.now;
+        for [source, sink] in [[half, other], [other, half]] {
+            let mut out = core::mem::take(&mut self.scratch);
+            let received = self.slots[source as usize].connection.received();
+            let connection = &mut self.slots[sink as usize].connection;
+            connection.supply(received, now, &mut out);
+            let acknowledged = connection.acknowledged();
+            self.send_segments(sink, out, observer);
+
+            let mut out = core::mem::take(&mut self.scratch);
+            let has_died = self.slots[sink as usize].is_dead();
+            let connection = &mut self.slots[source as usize].connection;
+            if has_died && connection.view().state != State::Closed {
+                connection.abort(now, &mut out);
+            } else {
+                connection.read_up_to(acknowledged, now, &mut out);
+            }
+            self.send_segments(source, out, observer);
+        }
+    }
+
+    /// All of its connections are lost.
+    pub(super) fn restart_split(&mut self, id: u32) {
+        let halves = self.splits[id as usize].connections.values().flatten();
+        for half in halves {
+            self.slots[*half as usize].connection.forget();
+        }
+    }
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Delayed duplicate ACKs (Vaidya, Mehta, Perkins and Montenegro, 1999): the receiver gives a
+//! link that retransmits the time to fill a hole.
+//!
+//! The first two duplicate ACKs go at once. Later ones wait. They go together if the hole is
+//! still there after the delay, and never if it was filled. Where the paper is silent: after
+//! their release, those that follow for the same hole go at once.
+
+use holdfast_wire::Instant;
+
+use super::connection::Connection;
+use crate::packet::Packet;
+
+/// Duplicate ACKs that make for a fast retransmit (RFC 5681, 3.2).
+const DUP_ACKS_OF_LOSS: u32 = 3;
+
+/// Since `rcv.nxt` last advanced.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DelayedDupAcks {
+    /// Segments behind the hole.
+    segments: u32,
+    /// ACKs that wait.
+    waiting: u32,
+    /// They have waited in vain.
+    released: bool,
+}
+
+impl Connection {
+    /// A segment behind a hole has come. True: its ACK waits.
+    pub(super) fn delays_dup_ack(&mut self, now: Instant) -> bool {
+        let Some(delay) = self.settings.dup_ack_delay else {
+            return false;
+        };
+        let delayed = &mut self.rcv.dup_acks;
+        delayed.segments += 1;
+        if delayed.segments < DUP_ACKS_OF_LOSS || delayed.released {
+            return false;
+        }
+        delayed.waiting += 1;
+        self.timers.dup_acks.get_or_insert(now + delay);
+        true
+    }
+
+    /// The hole is filled.
+    pub(super) fn forget_dup_acks(&mut self) {
+        self.rcv.dup_acks = DelayedDupAcks::default();
+        self.timers.dup_acks = None;
+    }
+
+    /// The link has not filled the hole.
+    pub(super) fn release_dup_acks(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        self.timers.dup_acks = None;
+        let delayed = &mut self.rcv.dup_acks;
+        delayed.released = true;
+        for _ in 0..core::mem::take(&mut delayed.waiting) {
+            self.send_ack(now, out);
+        }
+    }
+}
