@@ -4,6 +4,7 @@
 mod claims;
 mod endpoint;
 mod exec;
+mod export;
 mod inside;
 mod list;
 mod output;
@@ -48,6 +49,7 @@ enum LabCommand {
     Run(run::RunArgs),
     Setup(setup::SetupArgs),
     Table(table::TableArgs),
+    Export(export::ExportArgs),
     /// Be the first program of a virtual kernel
     #[command(hide = true)]
     Inside,
@@ -61,6 +63,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     let result = match &args.command {
         LabCommand::Claims(args) => claims::run(args),
         LabCommand::Exec(args) => exec::run(args),
+        LabCommand::Export(args) => export::run(args),
         LabCommand::List(args) => list::run(args),
         LabCommand::Report(args) => report::run(args),
         LabCommand::Run(args) => run::run(args),

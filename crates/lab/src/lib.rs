@@ -11,6 +11,7 @@ pub mod claims;
 pub mod cross_traffic;
 pub mod demo;
 pub mod endpoint;
+pub mod export;
 pub mod framing;
 mod full_rate;
 pub mod handoffs;

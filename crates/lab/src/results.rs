@@ -38,6 +38,10 @@ pub struct ResultLine {
     pub variant: String,
     /// The same for programs.
     pub parameters: Parameters,
+    /// All keys that the scenario gives the run, with their tables; empty in lines of programs
+    /// that did not write them.
+    #[serde(skip_serializing_if = "Parameters::is_empty", default)]
+    pub conditions: Parameters,
     /// `model`, `linux` or `live`.
     pub substrate: String,
     /// The run's seed.
@@ -309,6 +313,7 @@ impl ResultLine {
             scenario: run.scenario.clone(),
             variant: run.variant.clone(),
             parameters: run.parameters.clone(),
+            conditions: (*run.given).clone(),
             substrate: substrate.to_owned(),
             seed: run.seed,
             optimal_s: optimal_s(&run.conditions, framing),

@@ -37,6 +37,7 @@ mod sweep;
 mod transfer;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
@@ -110,6 +111,9 @@ pub struct Run {
     pub seed: u64,
     /// Where it comes from.
     pub origin: Origin,
+    /// The keys that the scenario gives it, swept or not, with their tables: `wireless.delay_ms`.
+    /// The other keys have their defaults.
+    pub given: Arc<Parameters>,
     /// Everything else.
     pub conditions: Conditions,
 }
@@ -205,9 +209,12 @@ impl Scenario {
     pub fn runs(&self, first_seed: Option<u64>) -> anyhow::Result<Vec<Run>> {
         let combinations = self.combinations()?;
         let repetitions = combinations.iter().map(|(_, c)| c.repetitions).max();
+        let given = combinations.iter();
+        let given = given.map(|(point, _)| Arc::new(sweep::given(&point.document)));
+        let given: Vec<Arc<Parameters>> = given.collect();
         let mut runs = Vec::new();
         for repetition in 0..repetitions.unwrap_or(0) {
-            for (point, conditions) in &combinations {
+            for ((point, conditions), given) in combinations.iter().zip(&given) {
                 if repetition >= conditions.repetitions {
                     continue;
                 }
@@ -223,6 +230,7 @@ impl Scenario {
                         index: runs.len(),
                         count: 0,
                     },
+                    given: Arc::clone(given),
                     conditions: conditions.clone(),
                 });
                 if runs.len() > RUNS_MAX {
