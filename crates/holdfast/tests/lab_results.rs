@@ -93,3 +93,29 @@ fn exported_results_have_every_parameter_of_each_run() {
     let error = refused(folder, &["export", "s.toml", "--out", "s.csv"]);
     assert!(error.contains("s.toml, line 1: no result"), "{error}");
 }
+
+#[test]
+fn a_setting_that_the_substrate_would_ignore_is_refused_in_one_line() {
+    let folder = folder();
+    let folder = folder.path();
+    let hosts = "[hosts]\nsysctls = { \"net.ipv4.tcp_frto\" = \"0\" }\n[[sweep]]";
+    fs::write(folder.join("s.toml"), SCENARIO.replace("[[sweep]]", hosts)).unwrap();
+    let error = refused(folder, &["run", "s.toml"]);
+    let key = "s.toml: hosts.sysctls.net.ipv4.tcp_frto: got 0, which the model would ignore";
+    assert!(error.contains(key), "{error}");
+    assert!(
+        error.contains("; set hosts.preset beside it, or run it on live or linux"),
+        "{error}"
+    );
+    let hosts = "[hosts]\npreset = \"reno43bsd\"\n[[sweep]]";
+    fs::write(folder.join("s.toml"), SCENARIO.replace("[[sweep]]", hosts)).unwrap();
+    let error = refused(folder, &["run", "s.toml", "--substrate", "live"]);
+    assert!(
+        error.contains("s.toml: hosts.preset: got reno43bsd, which linux"),
+        "{error}"
+    );
+    assert!(
+        error.contains("; set hosts.congestion_control beside it, or run it"),
+        "{error}"
+    );
+}

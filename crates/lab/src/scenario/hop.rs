@@ -113,6 +113,12 @@ impl HopConditions {
             let problem = format!("takes 0 to {FRAME_OVERHEAD_BYTES_MAX} bytes");
             return Err(DocumentError::at("frame_overhead_bytes", problem));
         }
+        let arqs = [&self.downlink.arq, &self.uplink.arq];
+        if self.half_duplex && arqs.iter().any(|arq| arq.is_some()) {
+            let problem = "stands beside half_duplex, and both directions would share one order of delivery; \
+                leave one of the two out";
+            return Err(DocumentError::at("arq", problem));
+        }
         self.located(folder).planned().map(|_| ())
     }
 
