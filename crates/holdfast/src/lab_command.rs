@@ -6,11 +6,13 @@ mod endpoint;
 mod exec;
 mod export;
 mod inside;
+mod line_file;
 mod list;
 mod output;
 mod report;
 mod result_lines;
 mod run;
+mod run_index;
 mod setup;
 mod table;
 

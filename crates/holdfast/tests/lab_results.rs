@@ -119,3 +119,76 @@ fn a_setting_that_the_substrate_would_ignore_is_refused_in_one_line() {
         "{error}"
     );
 }
+
+#[test]
+fn a_resumed_command_keeps_whole_lines_and_repeats_what_is_missing() {
+    let folder = folder();
+    let folder = folder.path();
+    let path = folder.join("r.jsonl");
+    done(folder, &["run", "s.toml", "--out", "r.jsonl"]);
+    let whole = fs::read_to_string(&path).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    assert_eq!(lines.len(), 6);
+    let resume = |text: &str| {
+        fs::write(&path, text).unwrap();
+        let output = lab(folder, &["run", "s.toml", "--out", "r.jsonl", "--resume"]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), whole, "{error}");
+        error
+    };
+    // The last line is torn.
+    let torn = format!("{}\n{}\n{}", lines[0], lines[1], &lines[2][..100]);
+    let error = resume(&torn);
+    assert!(error.contains("line 3 is not complete"), "{error}");
+    assert!(error.contains("r.jsonl has 2 of 6 runs"), "{error}");
+    // Nothing is missing, nothing is there.
+    assert!(resume(&whole).contains("has 6 of 6 runs"));
+    assert!(resume("").contains("has 0 of 6 runs"));
+    fs::remove_file(&path).unwrap();
+    done(folder, &["run", "s.toml", "--out", "r.jsonl", "--resume"]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), whole);
+    // Shards that overlap, one without its end, in any order.
+    for shard in ["1/2", "2/2"] {
+        let part = format!("{}.jsonl", &shard[..1]);
+        done(folder, &["run", "s.toml", "--shard", shard, "--out", &part]);
+    }
+    let [one, two] =
+        ["1.jsonl", "2.jsonl"].map(|part| fs::read_to_string(folder.join(part)).unwrap());
+    let error = resume(&format!("{two}{one}{}", &two[..two.len() - 30]));
+    assert!(error.contains("has 6 of 6 runs"), "{error}");
+    assert!(error.contains("results are there twice"), "{error}");
+}
+
+#[test]
+fn results_of_another_scenario_or_of_other_settings_are_not_resumed() {
+    let folder = folder();
+    let folder = folder.path();
+    done(folder, &["run", "s.toml", "--out", "r.jsonl"]);
+    let text = fs::read_to_string(folder.join("r.jsonl")).unwrap();
+    fs::write(
+        folder.join("s.toml"),
+        SCENARIO.replace("delay_ms = 20", "delay_ms = 25"),
+    )
+    .unwrap();
+    let resumed = ["run", "s.toml", "--out", "r.jsonl", "--resume"];
+    let error = refused(folder, &resumed);
+    assert!(
+        error.contains("r.jsonl, line 1: wireless.delay_ms was 20, and is 25 now"),
+        "{error}"
+    );
+    fs::write(folder.join("s.toml"), SCENARIO).unwrap();
+    fs::write(folder.join("t.toml"), SCENARIO).unwrap();
+    let error = refused(folder, &["run", "t.toml", "--out", "r.jsonl", "--resume"]);
+    assert!(error.contains("line 1: no run of this command"), "{error}");
+    let error = refused(
+        folder,
+        &[
+            "run", "s.toml", "--seed", "9", "--out", "r.jsonl", "--resume",
+        ],
+    );
+    assert!(error.contains("no run of this command"), "{error}");
+    assert_eq!(fs::read_to_string(folder.join("r.jsonl")).unwrap(), text);
+    let error = refused(folder, &["run", "s.toml", "--out", "-", "--resume"]);
+    assert!(error.contains("--resume: got --out -"), "{error}");
+}

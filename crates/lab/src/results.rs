@@ -313,7 +313,6 @@ impl ResultLine {
             scenario: run.scenario.clone(),
             variant: run.variant.clone(),
             parameters: run.parameters.clone(),
-            conditions: (*run.given).clone(),
             substrate: substrate.to_owned(),
             seed: run.seed,
             optimal_s: optimal_s(&run.conditions, framing),

@@ -179,6 +179,7 @@ impl Substrate {
             (SubstrateKind::Linux, None) => anyhow::bail!("there is no virtual kernel"),
             (SubstrateKind::Live, _) => live::execute(run, &self.settings, stop)?,
         };
+        line.conditions.clone_from(&run.given);
         if let Some(label) = &self.settings.label {
             line.substrate.clone_from(label);
         }

@@ -220,8 +220,14 @@ mod tests {
             let settings = file(&format!("half_duplex = true\n[{direction}]\n{arq}\n"));
             let path = settings.path().to_str().unwrap();
             let line = error(&["--config", path]);
-            assert!(line.starts_with(&format!("{path}: arq: stands beside")), "{line}");
-            assert!(line.ends_with("leave one of the two out") && !line.contains('\n'), "{line}");
+            assert!(
+                line.starts_with(&format!("{path}: arq: stands beside")),
+                "{line}"
+            );
+            assert!(
+                line.ends_with("leave one of the two out") && !line.contains('\n'),
+                "{line}"
+            );
             let settings = file(&format!("[{direction}]\n{arq}\n"));
             assert!(config(&["--config", settings.path().to_str().unwrap()]).is_ok());
         }

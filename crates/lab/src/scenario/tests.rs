@@ -98,7 +98,10 @@ fn arq_on_a_half_duplex_hop_is_refused_with_its_key() {
     for keys in [arq, &format!("uplink = {{ {arq} }}")] {
         let half = format!("half_duplex = true\n{keys}");
         let error = scenario(&half).runs(None).unwrap_err().to_string();
-        assert!(error.contains("`wireless.arq`: ") && error.contains("leave one"), "{error}");
+        assert!(
+            error.contains("`wireless.arq`: ") && error.contains("leave one"),
+            "{error}"
+        );
         assert!(!error.contains('\n'), "{error}");
         assert!(scenario(keys).runs(None).is_ok());
     }

@@ -226,9 +226,18 @@ mod tests {
             "fh.tick_phase_s",
             "[fh]\npreset = \"reno43bsd\"\ncongestion_control = \"reno\"\ntick_phase_s = 0.1",
         ),
-        ("hosts.shrunk_window", "[hosts]\nshrunk_window = \"timer-runs\""),
-        ("transfer.stays_open", "[transfer]\nbytes = 1\nstays_open = true"),
-        ("transfer.content", "[transfer]\nbytes = 1\ncontent = \"text\""),
+        (
+            "hosts.shrunk_window",
+            "[hosts]\nshrunk_window = \"timer-runs\"",
+        ),
+        (
+            "transfer.stays_open",
+            "[transfer]\nbytes = 1\nstays_open = true",
+        ),
+        (
+            "transfer.content",
+            "[transfer]\nbytes = 1\ncontent = \"text\"",
+        ),
         ("gateway.signal_delay_ms", "[gateway]\nsignal_delay_ms = 5"),
         ("gateway.warning_ms", "[gateway]\nwarning_ms = 5"),
         (
@@ -301,7 +310,10 @@ mod tests {
     fn the_mobiles_auto_is_refused_by_the_model() {
         let line = why(SubstrateKind::Model, "[mobile]\nscheme = \"auto\"").unwrap();
         assert!(line.starts_with("mobile.scheme: got auto"), "{line}");
-        assert_eq!(why(SubstrateKind::Model, "[gateway]\nscheme = \"auto\""), None);
+        assert_eq!(
+            why(SubstrateKind::Model, "[gateway]\nscheme = \"auto\""),
+            None
+        );
     }
 
     #[test]

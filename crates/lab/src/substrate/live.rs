@@ -29,8 +29,7 @@ use crate::own_flows::{OwnFlows, reports};
 use crate::results::ResultLine;
 use crate::scenario::{
     Conditions, DirectionChoice, GatewayConditions, HopConditions, HostConditions,
-    MobileSignalChoice, PART_WIRED, Record, Run, SchemeChoice, SignalChoice,
-    cell_seed,
+    MobileSignalChoice, PART_WIRED, Record, Run, SchemeChoice, SignalChoice, cell_seed,
 };
 use crate::transfer::{
     Application, Measurement, Middle, PreparedTransfer, TransferSettings, TransferWatch,
