@@ -8,6 +8,7 @@ mod export;
 mod inside;
 mod line_file;
 mod list;
+mod new;
 mod output;
 mod report;
 mod result_lines;
@@ -45,6 +46,7 @@ pub(crate) struct LabArgs {
 #[derive(Clone, Debug, Subcommand)]
 enum LabCommand {
     Exec(exec::ExecArgs),
+    New(new::NewArgs),
     List(list::ListArgs),
     Claims(claims::ClaimsArgs),
     Report(report::ReportArgs),
@@ -67,6 +69,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
         LabCommand::Exec(args) => exec::run(args),
         LabCommand::Export(args) => export::run(args),
         LabCommand::List(args) => list::run(args),
+        LabCommand::New(args) => new::run(args),
         LabCommand::Report(args) => report::run(args),
         LabCommand::Run(args) => run::run(args),
         LabCommand::Setup(args) => setup::run(args),

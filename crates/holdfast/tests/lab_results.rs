@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `holdfast lab` makes of results.
+//! `holdfast lab` for one's own questions: from a new scenario to what is made of its results.
 
 use std::fs;
 use std::path::Path;
@@ -191,4 +191,60 @@ fn results_of_another_scenario_or_of_other_settings_are_not_resumed() {
     assert_eq!(fs::read_to_string(folder.join("r.jsonl")).unwrap(), text);
     let error = refused(folder, &["run", "s.toml", "--out", "-", "--resume"]);
     assert!(error.contains("--resume: got --out -"), "{error}");
+}
+
+#[test]
+fn a_new_scenario_runs_as_it_is_and_is_never_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    assert_eq!(done(folder, &["new"]), "scenario.toml\n");
+    let scenario = fs::read_to_string(folder.join("scenario.toml")).unwrap();
+    let table = done(
+        folder,
+        &["run", "scenario.toml", "--shard", "1/9", "--out", "r.jsonl"],
+    );
+    assert!(table.contains("scheme=none delay_ms=10"), "{table}");
+    let error = refused(folder, &["new"]);
+    assert!(
+        error.contains("scenario.toml is there and is not overwritten"),
+        "{error}"
+    );
+    assert_eq!(
+        fs::read_to_string(folder.join("scenario.toml")).unwrap(),
+        scenario
+    );
+    // A packet of 1500 bytes each 2 ms, and a gap of a second.
+    let times = (1..=2000)
+        .map(|n| n * 2)
+        .filter(|ms| !(1000..2000).contains(ms));
+    let trace: Vec<String> = times.map(|ms| ms.to_string()).collect();
+    fs::write(folder.join("train.down"), trace.join("\n")).unwrap();
+    assert_eq!(
+        done(folder, &["new", "--trace", "train.down"]),
+        "train.toml\n"
+    );
+    done(folder, &["run", "train.toml", "--out", "train.jsonl"]);
+    let text = fs::read_to_string(folder.join("train.jsonl")).unwrap();
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 3);
+    for line in &lines {
+        assert_eq!(line["finished"], true, "{line}");
+        assert_eq!(line["outages"], 1, "{line}");
+        assert_eq!(
+            line["conditions"]["wireless.downlink.rate_trace"],
+            "train.down"
+        );
+    }
+    let error = refused(
+        folder,
+        &["new", "--trace", "scenario.toml", "--out", "t.toml"],
+    );
+    assert!(
+        error.contains("scenario.toml: ") && error.contains("Mahimahi"),
+        "{error}"
+    );
+    assert!(!folder.join("t.toml").exists());
 }

@@ -16,6 +16,7 @@ pub mod framing;
 mod full_rate;
 pub mod handoffs;
 mod movement;
+pub mod new_scenario;
 pub mod own_flows;
 mod packet_files;
 pub mod quic;

@@ -51,7 +51,7 @@ pub use direction::DirectionChoice;
 pub use gateway::{GatewayConditions, SchemeChoice, SignalChoice};
 pub use handoff::{HandoffChoice, HandoffConditions};
 pub use hop::HopConditions;
-pub(crate) use hop::TRACES_VARIABLE;
+pub(crate) use hop::{TRACE_BYTES_MAX, TRACES_VARIABLE};
 pub use host::HostConditions;
 pub(crate) use host::PRESET_DEFAULT;
 pub use lc_cwe::{LcCweConditions, OnHandoffChoice, OnNeitherChoice, TimeoutRttChoice};

@@ -25,7 +25,7 @@ const FRAME_OVERHEAD_BYTES_MAX: u32 = 65_535;
 /// environment names. Recordings may not be shipped.
 pub(crate) const TRACES_VARIABLE: &str = "HOLDFAST_TRACES";
 /// The longest file of a trace, in bytes.
-const TRACE_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const TRACE_BYTES_MAX: u64 = 64 << 20;
 
 /// One hop.
 #[derive(Clone, Debug, PartialEq)]
