@@ -10,6 +10,7 @@ mod line_file;
 mod list;
 mod new;
 mod output;
+mod plot;
 mod report;
 mod result_lines;
 mod run;
@@ -53,6 +54,7 @@ enum LabCommand {
     Run(run::RunArgs),
     Setup(setup::SetupArgs),
     Table(table::TableArgs),
+    Plot(plot::PlotArgs),
     Export(export::ExportArgs),
     /// Be the first program of a virtual kernel
     #[command(hide = true)]
@@ -70,6 +72,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
         LabCommand::Export(args) => export::run(args),
         LabCommand::List(args) => list::run(args),
         LabCommand::New(args) => new::run(args),
+        LabCommand::Plot(args) => plot::run(args),
         LabCommand::Report(args) => report::run(args),
         LabCommand::Run(args) => run::run(args),
         LabCommand::Setup(args) => setup::run(args),

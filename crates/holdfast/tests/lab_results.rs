@@ -248,3 +248,52 @@ fn a_new_scenario_runs_as_it_is_and_is_never_overwritten() {
     );
     assert!(!folder.join("t.toml").exists());
 }
+
+#[test]
+fn results_are_drawn_as_a_sweep_a_distribution_and_time_series() {
+    let folder = folder();
+    let folder = folder.path();
+    done(folder, &["run", "s.toml", "--out", "r.jsonl"]);
+    let draw = |arguments: &[&str]| {
+        let arguments = [&["plot", "r.jsonl", "--out", "r.svg"], arguments].concat();
+        done(folder, &arguments);
+        fs::read_to_string(folder.join("r.svg")).unwrap()
+    };
+    for (arguments, texts) in [
+        (
+            &["--over", "scheme"][..],
+            &["goodput_mbps", "scheme", "hold", "medians"][..],
+        ),
+        (
+            &["--kind", "cdf", "--measure", "stalls_s"],
+            &["stalls_s", "share of values", "scheme hold"],
+        ),
+        (
+            &["--kind", "series"],
+            &[
+                "received (MB)",
+                "cwnd (kB)",
+                "queue (packets)",
+                "grey: link down",
+            ],
+        ),
+    ] {
+        let svg = draw(arguments);
+        assert!(svg.starts_with("<svg"), "{svg}");
+        for text in texts {
+            assert!(svg.contains(text), "{arguments:?} {text}: {svg}");
+        }
+    }
+    let one = draw(&["--kind", "series", "--where", "scheme=hold"]);
+    assert!(!one.contains("scheme none"), "{one}");
+    let error = refused(
+        folder,
+        &["plot", "r.jsonl", "--out", "r.svg", "--measure", "speed"],
+    );
+    assert!(
+        error.contains("--measure: got speed, takes one of"),
+        "{error}"
+    );
+    let error = refused(folder, &["plot", "r.jsonl", "--out", "r.png"]);
+    assert!(error.contains("ends in .svg"), "{error}");
+}

@@ -14,6 +14,7 @@ mod chart;
 mod command;
 mod curves;
 mod figure;
+pub mod plot;
 mod rates;
 mod selection;
 mod statements;
