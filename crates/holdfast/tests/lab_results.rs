@@ -297,3 +297,48 @@ fn results_are_drawn_as_a_sweep_a_distribution_and_time_series() {
     let error = refused(folder, &["plot", "r.jsonl", "--out", "r.png"]);
     assert!(error.contains("ends in .svg"), "{error}");
 }
+
+#[test]
+fn the_scenarios_and_claims_in_the_program_need_no_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let listed = done(folder, &["list"]);
+    assert!(listed.contains("mtcp-plus-2007/undisturbed"), "{listed}");
+    assert!(done(folder, &["list", "scenarios"]).contains("scenarios/wake-flows"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let own = fs::read_to_string(root.join("papers/mtcp-1997/long.toml")).unwrap();
+    assert_eq!(done(folder, &["show", "mtcp-1997/long"]), own);
+    let claims = done(folder, &["show", "papers/mtcp-1997/claims.toml"]);
+    assert!(claims.contains("[[figure]]"), "{claims}");
+    let run = [
+        "run",
+        "mtcp-plus-2007/undisturbed",
+        "--shard",
+        "1/40",
+        "--out",
+        "-",
+    ];
+    assert!(done(folder, &run).contains("\"scenario\":\"mtcp-plus-2007/undisturbed\""));
+    // Copies are files, and are never overwritten.
+    let copied = done(folder, &["copy", "mtcp-1997/long", "mine"]);
+    assert_eq!(copied, "mine/papers/mtcp-1997/long.toml\n");
+    assert_eq!(fs::read_to_string(folder.join(copied.trim())).unwrap(), own);
+    fs::write(
+        folder.join(copied.trim()),
+        own.replace("[transfer]", "# mine\n[transfer]"),
+    )
+    .unwrap();
+    let error = refused(folder, &["copy", "mtcp-1997", "mine"]);
+    assert!(
+        error.contains("long.toml: is there and is not overwritten"),
+        "{error}"
+    );
+    assert!(!folder.join("mine/papers/mtcp-1997/claims.toml").exists());
+    let error = refused(folder, &["show", "mtcp-1997/lon"]);
+    assert!(
+        error.contains("takes a name from `holdfast lab list`"),
+        "{error}"
+    );
+    let error = refused(folder, &["copy", "mine", "yours"]);
+    assert!(error.contains("mine: is not in the program"), "{error}");
+}

@@ -15,6 +15,7 @@ pub mod export;
 pub mod framing;
 mod full_rate;
 pub mod handoffs;
+pub mod library;
 mod movement;
 pub mod new_scenario;
 pub mod own_flows;

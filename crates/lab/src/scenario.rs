@@ -59,6 +59,7 @@ pub use mobile::{MobileConditions, MobileSchemeChoice, MobileSignalChoice};
 pub use sweep::{Parameters, word};
 pub use transfer::TransferConditions;
 
+use crate::library;
 use holdfast_files::document::{self, DocumentError};
 
 /// The longest scenario file, in bytes.
@@ -176,8 +177,10 @@ impl Scenario {
     /// # Errors
     /// One line with the file, the key, what it got and what it takes.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
-        let text = holdfast_files::read_up_to(path, FILE_BYTES_MAX)
-            .with_context(|| format!("{}: cannot be read", path.display()))?;
+        let text = library::read(path, FILE_BYTES_MAX).with_context(|| {
+            let shown = path.display();
+            format!("{shown}: cannot be read; name a file, or a scenario of `holdfast lab list`")
+        })?;
         let mut scenario = Self::parse(path, &text)?;
         // Not by the way that the path takes from the current folder.
         scenario.name = name_of(&in_full(path));
@@ -330,8 +333,17 @@ fn name_of(path: &Path) -> String {
 
 /// The scenarios in `path`: the file itself, or all of a folder and the folders in it,
 /// in the order of their names. Files that are no scenarios (`claims.toml`) are left
-/// out.
+/// out. What is not there may be in the [`library`].
 pub fn find(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.exists()
+        && let Some(found) = library::find(path)
+    {
+        if library::text(&found).is_some() {
+            return Ok(vec![found]);
+        }
+        let files = library::files_in(&found);
+        return Ok(files.filter(|file| is_scenario(file)).collect());
+    }
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -346,15 +358,16 @@ pub fn find(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     for entry in entries {
         if entry.is_dir() {
             found.extend(find(&entry)?);
-        } else if entry
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-            && entry.file_name().is_some_and(|name| name != "claims.toml")
-        {
+        } else if is_scenario(&entry) {
             found.push(entry);
         }
     }
     Ok(found)
+}
+
+fn is_scenario(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending == "toml")
+        && file.file_name().is_some_and(|name| name != "claims.toml")
 }
 
 #[cfg(test)]
