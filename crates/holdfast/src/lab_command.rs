@@ -18,6 +18,7 @@ mod run;
 mod run_index;
 mod setup;
 mod show;
+mod slurm;
 mod table;
 
 use std::path::PathBuf;

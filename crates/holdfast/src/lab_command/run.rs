@@ -16,9 +16,9 @@ use holdfast_lab::substrate::{ExecutionSettings, Lacking, Substrate, SubstrateKi
 use holdfast_testbed::stop::StopFlag;
 
 use super::line_file::LineFile;
-use super::load;
 use super::output::{Output, OutputClosed, print};
 use super::run_index::RunIndex;
+use super::{load, slurm};
 
 /// Run scenarios, and print a table of what came out
 ///
@@ -32,41 +32,64 @@ use super::run_index::RunIndex;
   holdfast lab run papers --jobs 8 --out results.jsonl
   holdfast lab run papers --jobs 8 --out results.jsonl --resume
   holdfast lab run sweep.toml --shard 2/16 --out part-2.jsonl
-  cat part-*.jsonl > sweep.jsonl && holdfast lab run sweep.toml --out sweep.jsonl --resume")]
+  cat part-*.jsonl > sweep.jsonl && holdfast lab run sweep.toml --out sweep.jsonl --resume
+  holdfast lab run sweep.toml --executor slurm --workers 40 --out sweep.jsonl")]
 pub(super) struct RunArgs {
     /// Scenarios, or folders of them
     #[arg(value_name = "SCENARIO", required = true)]
-    scenarios: Vec<PathBuf>,
+    pub(super) scenarios: Vec<PathBuf>,
     /// What they run on
     #[arg(long, value_enum, value_name = "SUBSTRATE", default_value_t)]
-    substrate: SubstrateArg,
+    pub(super) substrate: SubstrateArg,
     /// The first repetition's seed, instead of the scenarios' own
     #[arg(long)]
-    seed: Option<u64>,
-    /// Runs at a time; on live one, else as many as there are processors
+    pub(super) seed: Option<u64>,
+    /// Runs at a time; on live one, else as many as there are processors; with Slurm those of a
+    /// task, one without it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
+    pub(super) jobs: Option<u16>,
     /// Only part I of N of the runs
     #[arg(long, value_name = "I/N")]
-    shard: Option<Shard>,
+    pub(super) shard: Option<Shard>,
     /// Write results to FILE, a line of JSON each; `-` is the standard output, instead
     /// of the table
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     /// Keep the results that --out has, and carry out only the runs that are not there
     #[arg(long, requires = "out")]
-    resume: bool,
+    pub(super) resume: bool,
+    /// What carries the runs out
+    #[arg(long, value_enum, value_name = "EXECUTOR", default_value_t)]
+    executor: Executor,
+    /// Tasks of the job array at most; with --executor slurm
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(super) workers: u16,
     /// Write the packets of each run to files in DIR, in pcapng
     #[arg(long, value_name = "DIR")]
-    pcap: Option<PathBuf>,
+    pub(super) pcap: Option<PathBuf>,
     /// What results call the substrate: for the lab inside of a virtual kernel
     #[arg(long, value_name = "NAME", hide = true)]
     label: Option<String>,
+    /// Only the runs whose indices are in FILE, one a line: for the tasks of Slurm
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with = "shard")]
+    only: Option<PathBuf>,
+}
+
+/// `--executor`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Executor {
+    /// This machine
+    #[default]
+    Local,
+    /// A job array of Slurm, whose nodes share this folder and this program; options of sbatch by
+    /// its variables, such as SBATCH_PARTITION
+    Slurm,
 }
 
 /// `--substrate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum SubstrateArg {
+pub(super) enum SubstrateArg {
     /// The simulator: the same to the bit everywhere, much faster than real time
     #[default]
     Model,
@@ -74,6 +97,13 @@ enum SubstrateArg {
     Linux,
     /// Linux TCP in network namespaces of this kernel, by the wall clock (root)
     Live,
+}
+
+impl SubstrateArg {
+    /// As the command line takes it.
+    pub(super) fn name(self) -> &'static str {
+        SubstrateKind::from(self).name()
+    }
 }
 
 impl From<SubstrateArg> for SubstrateKind {
@@ -137,7 +167,7 @@ fn without_refused<'a>(
 
 /// The results of a command, and where they go.
 #[derive(Debug)]
-struct Results {
+pub(super) struct Results {
     output: Output,
     /// By the indices of their runs, without series: the table does not need them, and they are
     /// long.
@@ -183,12 +213,17 @@ impl Results {
     }
 
     /// Whether the run has a result.
-    fn has(&self, index: usize) -> bool {
+    pub(super) fn has(&self, index: usize) -> bool {
         self.lines.contains_key(&index)
     }
 
     /// The result of a run that has none yet, and its text.
-    fn add(&mut self, index: usize, text: String, mut line: ResultLine) -> anyhow::Result<()> {
+    pub(super) fn add(
+        &mut self,
+        index: usize,
+        text: String,
+        mut line: ResultLine,
+    ) -> anyhow::Result<()> {
         self.output.write(index, text)?;
         line.series = None;
         self.lines.insert(index, line);
@@ -203,15 +238,21 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         !(args.resume && args.out.as_ref().is_some_and(|out| out.as_os_str() == "-")),
         "--resume: got --out -, takes --out with a file"
     );
+    let on_slurm = args.executor == Executor::Slurm;
+    if on_slurm {
+        slurm::check(args)?;
+    }
     let mut all: Vec<Run> = Vec::new();
     for scenario in load(&args.scenarios)? {
         all.extend(scenario.runs(args.seed)?);
     }
     let shard = args.shard.unwrap_or(Shard::WHOLE);
+    let only = args.only.as_deref().map(indices_in).transpose()?;
     let runs: Vec<Indexed<'_>> = all
         .iter()
         .enumerate()
         .filter(|(index, _)| shard.has(*index))
+        .filter(|(index, _)| only.as_ref().is_none_or(|only| only.contains(index)))
         .collect();
     if let Some(folder) = &args.pcap {
         fs::create_dir_all(folder)
@@ -228,14 +269,29 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     let runs = without_refused(runs, kind, &args.scenarios)?;
     let substrate = args.label.as_deref().unwrap_or(kind.name());
-    let index = args.resume.then(|| RunIndex::new(&all, substrate));
+    let index = (args.resume || on_slurm).then(|| RunIndex::new(&all, substrate));
     let index = index.transpose()?;
-    let mut results = Results::open(args.out.as_deref(), index.as_ref(), &runs)?;
-    let ended = run_here(args, &runs, &mut results, &stop);
+    let mut results = Results::open(
+        args.out.as_deref(),
+        index.as_ref().filter(|_| args.resume),
+        &runs,
+    )?;
+    let ended = match &index {
+        Some(index) if on_slurm => slurm::run(args, &runs, index, &mut results, &stop),
+        _ => run_here(args, &runs, &mut results, &stop),
+    };
     conclude(results, &runs, ended)
 }
 
-/// Carries out the runs that have no result, on this machine.
+/// The indices in the file of `--only`.
+fn indices_in(path: &Path) -> anyhow::Result<BTreeSet<usize>> {
+    let cannot = || format!("--only: {} cannot be read", path.display());
+    let text = fs::read_to_string(path).with_context(cannot)?;
+    let indices = text.lines().map(str::parse::<usize>);
+    indices.collect::<Result<_, _>>().with_context(cannot)
+}
+
+/// Executes the runs that have no result, on this machine.
 fn run_here(
     args: &RunArgs,
     runs: &[Indexed<'_>],
