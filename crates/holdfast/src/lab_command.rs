@@ -2,18 +2,26 @@
 //! `holdfast lab`: experiments from scenarios.
 
 mod claims;
+mod copy;
 mod endpoint;
 mod exec;
+mod export;
 mod inside;
+mod line_file;
 mod list;
+mod new;
 mod output;
+mod plot;
 mod report;
 mod result_lines;
 mod run;
+mod run_index;
 mod setup;
+mod show;
+mod slurm;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
@@ -42,12 +50,17 @@ pub(crate) struct LabArgs {
 #[derive(Clone, Debug, Subcommand)]
 enum LabCommand {
     Exec(exec::ExecArgs),
+    New(new::NewArgs),
     List(list::ListArgs),
+    Show(show::ShowArgs),
+    Copy(copy::CopyArgs),
     Claims(claims::ClaimsArgs),
     Report(report::ReportArgs),
     Run(run::RunArgs),
     Setup(setup::SetupArgs),
     Table(table::TableArgs),
+    Plot(plot::PlotArgs),
+    Export(export::ExportArgs),
     /// Be the first program of a virtual kernel
     #[command(hide = true)]
     Inside,
@@ -60,11 +73,16 @@ enum LabCommand {
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     let result = match &args.command {
         LabCommand::Claims(args) => claims::run(args),
+        LabCommand::Copy(args) => copy::run(args),
         LabCommand::Exec(args) => exec::run(args),
+        LabCommand::Export(args) => export::run(args),
         LabCommand::List(args) => list::run(args),
+        LabCommand::New(args) => new::run(args),
+        LabCommand::Plot(args) => plot::run(args),
         LabCommand::Report(args) => report::run(args),
         LabCommand::Run(args) => run::run(args),
         LabCommand::Setup(args) => setup::run(args),
+        LabCommand::Show(args) => show::run(args),
         LabCommand::Table(args) => table::run(args),
         LabCommand::Inside => inside::run(),
         LabCommand::Endpoint => endpoint::run(),
@@ -84,11 +102,9 @@ pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
     error.is::<ScenarioError>()
 }
 
-/// The scenarios in files and folders; in `papers` if none are named.
+/// The scenarios in files and folders; in `papers` if none are named. Those of the repository are in
+/// the program, too.
 fn load(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
-    if paths.is_empty() {
-        check_default()?;
-    }
     let default = [PathBuf::from(SCENARIOS_DEFAULT)];
     let paths = if paths.is_empty() { &default } else { paths };
     let mut scenarios = Vec::new();
@@ -106,14 +122,4 @@ fn load(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
         }
     }
     Ok(scenarios)
-}
-
-/// Errors: the papers' scenarios are not here.
-fn check_default() -> anyhow::Result<()> {
-    ensure!(
-        Path::new(SCENARIOS_DEFAULT).is_dir(),
-        "{SCENARIOS_DEFAULT}: there is no such folder here; run it in the project's folder, or name what \
-         is wanted"
-    );
-    Ok(())
 }

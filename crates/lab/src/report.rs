@@ -15,6 +15,7 @@ mod chart;
 mod command;
 mod curves;
 mod figure;
+pub mod plot;
 mod rates;
 mod selection;
 mod statements;
@@ -29,6 +30,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::claims::Metric;
 use crate::claims::{self, Entry, Paper};
+use crate::library;
 use crate::results::{COMMIT, ResultLine, grouped, same};
 use crate::scenario::{self, Run, Scenario};
 use crate::substrate::SubstrateKind;
@@ -279,7 +281,7 @@ fn scenarios(paper: &Paper) -> anyhow::Result<Markup> {
         section {
             p.quiet { "What was assumed, and how what the paper does not print was chosen." }
             @for file in &files {
-                @if let Ok(text) = std::fs::read_to_string(file) {
+                @if let Ok(text) = library::read(file, u64::MAX - 1) {
                     details {
                         summary { code { (file.display()) } }
                         pre { (text) }

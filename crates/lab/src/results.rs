@@ -38,6 +38,10 @@ pub struct ResultLine {
     pub variant: String,
     /// The same for programs.
     pub parameters: Parameters,
+    /// All keys that the scenario gives the run, with their tables; empty in lines of programs
+    /// that did not write them.
+    #[serde(skip_serializing_if = "Parameters::is_empty", default)]
+    pub conditions: Parameters,
     /// `model`, `linux` or `live`.
     pub substrate: String,
     /// The run's seed.

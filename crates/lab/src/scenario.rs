@@ -37,6 +37,7 @@ mod sweep;
 mod transfer;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
@@ -50,7 +51,7 @@ pub use direction::DirectionChoice;
 pub use gateway::{GatewayConditions, SchemeChoice, SignalChoice};
 pub use handoff::{HandoffChoice, HandoffConditions};
 pub use hop::HopConditions;
-pub(crate) use hop::TRACES_VARIABLE;
+pub(crate) use hop::{TRACE_BYTES_MAX, TRACES_VARIABLE};
 pub use host::HostConditions;
 pub(crate) use host::PRESET_DEFAULT;
 pub use lc_cwe::{LcCweConditions, OnHandoffChoice, OnNeitherChoice, TimeoutRttChoice};
@@ -58,6 +59,7 @@ pub use mobile::{MobileConditions, MobileSchemeChoice, MobileSignalChoice};
 pub use sweep::{Parameters, word};
 pub use transfer::TransferConditions;
 
+use crate::library;
 use holdfast_files::document::{self, DocumentError};
 
 /// The longest scenario file, in bytes.
@@ -110,6 +112,9 @@ pub struct Run {
     pub seed: u64,
     /// Where it comes from.
     pub origin: Origin,
+    /// The keys that the scenario gives it, swept or not, with their tables: `wireless.delay_ms`.
+    /// The other keys have their defaults.
+    pub given: Arc<Parameters>,
     /// Everything else.
     pub conditions: Conditions,
 }
@@ -172,8 +177,10 @@ impl Scenario {
     /// # Errors
     /// One line with the file, the key, what it got and what it takes.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
-        let text = holdfast_files::read_up_to(path, FILE_BYTES_MAX)
-            .with_context(|| format!("{}: cannot be read", path.display()))?;
+        let text = library::read(path, FILE_BYTES_MAX).with_context(|| {
+            let shown = path.display();
+            format!("{shown}: cannot be read; name a file, or a scenario of `holdfast lab list`")
+        })?;
         let mut scenario = Self::parse(path, &text)?;
         // Not by the way that the path takes from the current folder.
         scenario.name = name_of(&in_full(path));
@@ -205,9 +212,12 @@ impl Scenario {
     pub fn runs(&self, first_seed: Option<u64>) -> anyhow::Result<Vec<Run>> {
         let combinations = self.combinations()?;
         let repetitions = combinations.iter().map(|(_, c)| c.repetitions).max();
+        let given = combinations.iter();
+        let given = given.map(|(point, _)| Arc::new(sweep::given(&point.document)));
+        let given: Vec<Arc<Parameters>> = given.collect();
         let mut runs = Vec::new();
         for repetition in 0..repetitions.unwrap_or(0) {
-            for (point, conditions) in &combinations {
+            for ((point, conditions), given) in combinations.iter().zip(&given) {
                 if repetition >= conditions.repetitions {
                     continue;
                 }
@@ -223,6 +233,7 @@ impl Scenario {
                         index: runs.len(),
                         count: 0,
                     },
+                    given: Arc::clone(given),
                     conditions: conditions.clone(),
                 });
                 if runs.len() > RUNS_MAX {
@@ -322,8 +333,17 @@ fn name_of(path: &Path) -> String {
 
 /// The scenarios in `path`: the file itself, or all of a folder and the folders in it,
 /// in the order of their names. Files that are no scenarios (`claims.toml`) are left
-/// out.
+/// out. What is not there may be in the [`library`].
 pub fn find(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.exists()
+        && let Some(found) = library::find(path)
+    {
+        if library::text(&found).is_some() {
+            return Ok(vec![found]);
+        }
+        let files = library::files_in(&found);
+        return Ok(files.filter(|file| is_scenario(file)).collect());
+    }
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -338,15 +358,16 @@ pub fn find(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     for entry in entries {
         if entry.is_dir() {
             found.extend(find(&entry)?);
-        } else if entry
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-            && entry.file_name().is_some_and(|name| name != "claims.toml")
-        {
+        } else if is_scenario(&entry) {
             found.push(entry);
         }
     }
     Ok(found)
+}
+
+fn is_scenario(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ending == "toml")
+        && file.file_name().is_some_and(|name| name != "claims.toml")
 }
 
 #[cfg(test)]

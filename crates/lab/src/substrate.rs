@@ -7,6 +7,7 @@
 //! | `linux` | Linux TCP inside of a virtual kernel | virtual |
 //! | `live` | Linux TCP in network namespaces of this kernel | wall clock |
 
+mod ignored;
 mod linux;
 pub mod live;
 mod model;
@@ -18,6 +19,7 @@ use holdfast_testbed::stop::StopFlag;
 use crate::results::ResultLine;
 use crate::scenario::Run;
 use crate::virtual_kernel::VirtualKernel;
+use ignored::Reader;
 
 /// One of the substrates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +80,8 @@ pub enum Lacking {
     Scheme,
     /// The run's hosts: they are what its scenario is about.
     Hosts,
+    /// A key that the run gives: the others of its scenario may do without it.
+    Setting,
 }
 
 impl SubstrateKind {
@@ -87,8 +91,12 @@ impl SubstrateKind {
     /// Why it cannot carry out `run`, and what can; none: it can.
     pub fn refusal(self, run: &Run) -> Option<Refusal> {
         match self {
-            Self::Model => model::refusal(&run.conditions),
-            Self::Linux | Self::Live => live::refusal(&run.conditions),
+            Self::Model => {
+                model::refusal(&run.conditions).or_else(|| ignored::refusal(run, Reader::Model))
+            }
+            Self::Linux | Self::Live => {
+                live::refusal(&run.conditions).or_else(|| ignored::refusal(run, Reader::Kernel))
+            }
         }
     }
 
@@ -171,6 +179,7 @@ impl Substrate {
             (SubstrateKind::Linux, None) => anyhow::bail!("there is no virtual kernel"),
             (SubstrateKind::Live, _) => live::execute(run, &self.settings, stop)?,
         };
+        line.conditions.clone_from(&run.given);
         if let Some(label) = &self.settings.label {
             line.substrate.clone_from(label);
         }

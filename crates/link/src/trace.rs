@@ -117,7 +117,7 @@ impl Trace {
     ///
     /// Between two mahimahi opportunities the gap is that between them less a
     /// millisecond, the format's grain, on either side.
-    pub(crate) fn gaps_ns(&self, gap_min_ns: u64) -> (Vec<(u64, u64)>, u64) {
+    pub fn gaps_ns(&self, gap_min_ns: u64) -> (Vec<(u64, u64)>, u64) {
         const GRAIN_NS: u64 = 1_000_000;
         match &self.capacity {
             Capacity::Steps(steps) => {

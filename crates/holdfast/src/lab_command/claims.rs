@@ -8,12 +8,13 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use holdfast_lab::claims::{self, Entry, Fit, Paper};
 use holdfast_lab::demo::own_binary;
+use holdfast_lab::library;
 use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
 use holdfast_testbed::stop::StopFlag;
 
+use super::SCENARIOS_DEFAULT;
 use super::output::print;
 use super::result_lines;
-use super::{SCENARIOS_DEFAULT, check_default};
 
 /// Check what papers claim
 ///
@@ -137,11 +138,10 @@ fn print_all(papers: &[Paper], entries: &[Entry], fits: &[Fit], json: bool) -> a
 pub(super) fn papers(wanted: Option<&Path>) -> anyhow::Result<Vec<Paper>> {
     let all = Path::new(SCENARIOS_DEFAULT);
     let Some(wanted) = wanted else {
-        check_default()?;
         return Paper::find(all);
     };
     for folder in [wanted.to_owned(), all.join(wanted)] {
-        if folder.join(claims::CLAIMS_FILE).exists() {
+        if library::exists(&folder.join(claims::CLAIMS_FILE)) {
             return Ok(vec![Paper::load(&folder)?]);
         }
     }

@@ -14,7 +14,14 @@ use super::load;
 use super::output::print;
 
 /// List scenarios
+///
+/// Those below papers and docs/scenarios are in the program: what is not a folder here is looked up
+/// there. `holdfast lab show`, `copy` and `run` take the names, too.
 #[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  holdfast lab list
+  holdfast lab list docs/scenarios
+  holdfast lab list my-scenarios --json")]
 pub(super) struct ListArgs {
     /// Scenarios, or folders of them; `papers` if none are named
     #[arg(value_name = "SCENARIO")]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Results of other runs, read from files.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -30,20 +31,16 @@ pub(super) fn read(option: &str, path: &Path) -> anyhow::Result<Vec<ResultLine>>
 /// were left out.
 pub(super) fn add(lines: &mut Vec<ResultLine>, more: Vec<ResultLine>) -> usize {
     let before = lines.len() + more.len();
-    for line in more {
-        if !lines.iter().any(|other| is_same_run(other, &line)) {
-            lines.push(line);
-        }
-    }
+    let mut known: HashSet<_> = lines.iter().map(run_of).collect();
+    lines.extend(more.into_iter().filter(|line| known.insert(run_of(line))));
     before - lines.len()
 }
 
-/// Whether two lines are of one run: files that overlap count it once.
-fn is_same_run(one: &ResultLine, other: &ResultLine) -> bool {
-    one.seed == other.seed
-        && one.substrate == other.substrate
-        && one.scenario == other.scenario
-        && one.variant == other.variant
+/// The run of a line: files that overlap count it once.
+fn run_of(line: &ResultLine) -> (u64, String, String, String) {
+    let [substrate, scenario, variant] =
+        [&line.substrate, &line.scenario, &line.variant].map(String::clone);
+    (line.seed, substrate, scenario, variant)
 }
 
 /// All lines of the files that `option` names, each run once; reports how many were there more

@@ -46,6 +46,13 @@ impl LinkConfig {
             .transpose()?
             .unwrap_or_default();
         apply_flags(&mut file, args)?;
+        let arqs = [&file.downlink.arq, &file.uplink.arq];
+        if file.half_duplex && arqs.iter().any(|arq| arq.is_some()) {
+            return Err(anyhow!(
+                "{origin}: arq: stands beside half_duplex, and both directions would share one order of \
+                 delivery; leave one of the two out"
+            ));
+        }
         let shared = file.outages != OutageSettings::None;
         let own = |settings: &LinkSettings| settings.outages != OutageSettings::None;
         if shared && (own(&file.downlink) || own(&file.uplink)) {
@@ -204,6 +211,26 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         file
+    }
+
+    #[test]
+    fn arq_on_a_half_duplex_medium_is_refused_in_one_line() {
+        for direction in ["downlink", "uplink"] {
+            let arq = "arq = { retransmit_after_ms = 10 }";
+            let settings = file(&format!("half_duplex = true\n[{direction}]\n{arq}\n"));
+            let path = settings.path().to_str().unwrap();
+            let line = error(&["--config", path]);
+            assert!(
+                line.starts_with(&format!("{path}: arq: stands beside")),
+                "{line}"
+            );
+            assert!(
+                line.ends_with("leave one of the two out") && !line.contains('\n'),
+                "{line}"
+            );
+            let settings = file(&format!("[{direction}]\n{arq}\n"));
+            assert!(config(&["--config", settings.path().to_str().unwrap()]).is_ok());
+        }
     }
 
     #[test]

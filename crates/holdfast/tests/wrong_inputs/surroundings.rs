@@ -27,7 +27,7 @@ pub(super) const ROWS: &[Row] = &[
     without_rights("link --fh-ns /proc/1/ns/net", 1, &["--fh-ns: /proc/1/ns/net cannot be opened", "takes a path as /run/netns/mh, or the number of a process: Permission denied (os error 13)", "run as root"]),
     without_rights("link --config {d}/locked", 64, &["{d}/locked: cannot be read: Permission denied (os error 13)", "name another with --config"]),
     without_rights("lab run {d}/scenario.toml --out {d}/new.jsonl", 1, &["--out: {d}/new.jsonl cannot be written: Permission denied (os error 13)"]),
-    without_rights("lab list {d}/locked", 1, &["{d}/locked: cannot be read: Permission denied (os error 13)", "run as root"]),
+    without_rights("lab list {d}/locked", 1, &["{d}/locked: cannot be read", "Permission denied (os error 13)", "run as root"]),
     with_variable("TMPDIR", "/nonexistent", "demo", 1, &["TMPDIR: /nonexistent is no folder", "make it, or set another"]),
     with_variable("TMPDIR", "/nonexistent", "lab run {d}/scenario.toml --substrate live", 1, &["TMPDIR: /nonexistent is no folder", "make it, or set another"]),
     without_rights("gateway --wireless w0 --control-socket {d}/c.sock --state-file {d}/s.state", 1, &["{d}/c.sock: cannot listen there", "name another path with --control-socket", "run as root"]),

@@ -13,10 +13,10 @@ use serde_json::Value as Json;
 use super::metric::Metric;
 use super::parameters;
 use super::rule::{Distance, Rule};
+use crate::library;
 use crate::results::{Where, grouped};
 use crate::scenario::ScenarioError;
 use holdfast_files::document::{self, DocumentError};
-use holdfast_files::read_up_to;
 
 /// A printed value.
 type Value = Number<-1_000_000_000, 1_000_000_000>;
@@ -322,8 +322,8 @@ impl ClaimsFile {
         sweeps: &dyn Fn(&str) -> anyhow::Result<Vec<String>>,
     ) -> anyhow::Result<Self> {
         let shown = path.display().to_string();
-        let text =
-            read_up_to(path, FILE_BYTES_MAX).with_context(|| format!("{shown}: cannot be read"))?;
+        let text = library::read(path, FILE_BYTES_MAX)
+            .with_context(|| format!("{shown}: cannot be read"))?;
         let claims = Self::parse(&shown, &text)?;
         claims.check_parameters(&shown, &text, sweeps)?;
         Ok(claims)

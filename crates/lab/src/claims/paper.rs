@@ -9,6 +9,7 @@ use holdfast_testbed::stop::StopFlag;
 use super::file::ClaimsFile;
 use crate::campaign;
 use crate::demo::own_binary;
+use crate::library;
 use crate::results::{ResultLine, Where};
 use crate::scenario::{Run, Scenario, in_full};
 use crate::substrate::{ExecutionSettings, Substrate, SubstrateKind};
@@ -52,8 +53,14 @@ impl Paper {
         })
     }
 
-    /// The papers in `folder`, by name: the folders with claims.
+    /// The papers in `folder`, by name: the folders with claims. A folder that is not there may
+    /// be one of the [`library`].
     pub fn find(folder: &Path) -> anyhow::Result<Vec<Self>> {
+        if !folder.exists() && library::is_folder(folder) {
+            let claims = library::files_in(folder).filter(|file| file.ends_with(CLAIMS_FILE));
+            let folders = claims.filter_map(|file| Some(file.parent()?.to_owned()));
+            return folders.map(|folder| Self::load(&folder)).collect();
+        }
         let unreadable = || format!("{}: cannot be read", folder.display());
         let mut folders = Vec::new();
         for entry in std::fs::read_dir(folder).with_context(unreadable)? {

@@ -111,6 +111,53 @@ pub(super) fn drawing(label: &str, panels: &[Panel]) -> Markup {
     }
 }
 
+/// Panels below each other with a legend above them, as a file of its own.
+pub(super) fn file(names: &[(String, usize)], more: &str, panels: &[Panel]) -> String {
+    let legend = LEGEND_LINE * (names.len() as u32 + 1) + 16;
+    let height: u32 = legend + panels.iter().map(|panel| panel.height).sum::<u32>();
+    let mut text = String::new();
+    let drawn = {
+        let all = SVGBackend::with_string(&mut text, (WIDTH, height)).into_drawing_area();
+        let (top, rest) = all.split_vertically(legend);
+        all.fill(&WHITE)
+            .and_then(|()| draw_legend(&top, names, more))
+            .and_then(|()| draw_panels(rest, panels))
+    };
+    // Nothing can fail in writing to a string.
+    if drawn.is_err() {
+        text.clear();
+    }
+    text
+}
+
+/// The height of a line of a file's legend.
+const LEGEND_LINE: u32 = 36;
+
+/// A line for each name, with its look, and one of text.
+fn draw_legend(
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    names: &[(String, usize)],
+    more: &str,
+) -> Drawn {
+    let letters = ("sans-serif", LETTERS);
+    area.draw(&Text::new(more.to_owned(), (16, 12), letters))?;
+    for (row, (name, index)) in (1..).zip(names) {
+        let y = 12 + row * LEGEND_LINE as i32;
+        let middle = y + LETTERS as i32 / 2;
+        let Look(colour, [dash, gap], shape) = look(*index);
+        let (from, to) = (16, 96);
+        let dash = if dash == 0 { to - from } else { dash as i32 };
+        for begin in (from..to).step_by((dash + gap as i32) as usize) {
+            let ends = vec![(begin, middle), ((begin + dash).min(to), middle)];
+            area.draw(&PathElement::new(ends, colour.stroke_width(4)))?;
+        }
+        let points = shape.iter().map(|(x, y)| (56 + x, middle + y));
+        area.draw(&Polygon::new(points.collect::<Vec<_>>(), colour.filled()))?;
+        area.draw(&Text::new(name.clone(), (112, y), letters))?;
+    }
+    Ok(())
+}
+
 /// An axis with marks of ours.
 struct Axis {
     ends: RangedCoordf64,
@@ -137,7 +184,11 @@ impl Ranged for Axis {
 type Drawn = Result<(), DrawingAreaErrorKind<Error>>;
 
 fn draw(text: &mut String, height: u32, panels: &[Panel]) -> Drawn {
-    let mut rest = SVGBackend::with_string(text, (WIDTH, height)).into_drawing_area();
+    let area = SVGBackend::with_string(text, (WIDTH, height)).into_drawing_area();
+    draw_panels(area, panels)
+}
+
+fn draw_panels(mut rest: DrawingArea<SVGBackend<'_>, Shift>, panels: &[Panel]) -> Drawn {
     for panel in panels {
         let (area, below) = rest.split_vertically(panel.height);
         panel.draw(&area)?;

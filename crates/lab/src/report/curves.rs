@@ -201,7 +201,7 @@ impl<'a> Group<'a> {
     }
 }
 
-fn end_s(series: &Series) -> f64 {
+pub(super) fn end_s(series: &Series) -> f64 {
     series.t_s.last().copied().unwrap_or(0.0)
 }
 
@@ -216,7 +216,7 @@ fn straight(mbps: f64, end_s: f64, highest_mb: f64) -> (f64, f64) {
 }
 
 /// What has arrived; without a series of the receiver, what the sender knows of it.
-fn received(series: &Series) -> &[u64] {
+pub(super) fn received(series: &Series) -> &[u64] {
     if series.rcv_nxt.is_empty() {
         &series.snd_una
     } else {
@@ -224,7 +224,7 @@ fn received(series: &Series) -> &[u64] {
     }
 }
 
-fn points(series: &Series, column: &[u64], scale: f64) -> Vec<(f64, f64)> {
+pub(super) fn points(series: &Series, column: &[u64], scale: f64) -> Vec<(f64, f64)> {
     series
         .t_s
         .iter()
@@ -246,7 +246,7 @@ fn known_ssthresh(series: &Series, highest: u64) -> Vec<(f64, f64)> {
 }
 
 /// The stretches of a series in which the link did not carry.
-fn outages(series: &Series) -> Vec<[f64; 2]> {
+pub(super) fn outages(series: &Series) -> Vec<[f64; 2]> {
     let mut outages = Vec::new();
     let mut since = None;
     for (t_s, up) in series.t_s.iter().zip(&series.link_up) {

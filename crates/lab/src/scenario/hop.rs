@@ -25,7 +25,7 @@ const FRAME_OVERHEAD_BYTES_MAX: u32 = 65_535;
 /// environment names. Recordings may not be shipped.
 pub(crate) const TRACES_VARIABLE: &str = "HOLDFAST_TRACES";
 /// The longest file of a trace, in bytes.
-const TRACE_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const TRACE_BYTES_MAX: u64 = 64 << 20;
 
 /// One hop.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,6 +112,12 @@ impl HopConditions {
         if self.frame_overhead_bytes > FRAME_OVERHEAD_BYTES_MAX {
             let problem = format!("takes 0 to {FRAME_OVERHEAD_BYTES_MAX} bytes");
             return Err(DocumentError::at("frame_overhead_bytes", problem));
+        }
+        let arqs = [&self.downlink.arq, &self.uplink.arq];
+        if self.half_duplex && arqs.iter().any(|arq| arq.is_some()) {
+            let problem = "stands beside half_duplex, and both directions would share one order of delivery; \
+                leave one of the two out";
+            return Err(DocumentError::at("arq", problem));
         }
         self.located(folder).planned().map(|_| ())
     }

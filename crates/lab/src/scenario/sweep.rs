@@ -237,6 +237,33 @@ fn check_apart(keys: &BTreeSet<String>, before: &BTreeSet<String>) -> Result<(),
     Ok(())
 }
 
+/// Keys that are no condition of a single run: its own seed stands in its line.
+const NO_CONDITIONS: [&str; 3] = ["description", "repetitions", "seed"];
+
+/// All keys of a document with their tables, and their values: `wireless.delay_ms`. Lists stay
+/// whole.
+pub(super) fn given(document: &Table) -> Parameters {
+    let mut keys = Parameters::new();
+    let conditions = document.iter();
+    for (key, value) in conditions.filter(|(key, _)| !NO_CONDITIONS.contains(&key.as_str())) {
+        add_given(key.clone(), value, &mut keys);
+    }
+    keys
+}
+
+fn add_given(key: String, value: &Value, keys: &mut Parameters) {
+    match value {
+        Value::Table(table) => {
+            for (name, value) in table {
+                add_given(format!("{key}.{name}"), value, keys);
+            }
+        }
+        value => {
+            keys.insert(key, to_json(value));
+        }
+    }
+}
+
 fn to_json(value: &Value) -> Json {
     serde_json::to_value(value).unwrap_or(Json::Null)
 }

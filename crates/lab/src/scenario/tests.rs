@@ -93,6 +93,21 @@ fn directions_have_what_is_common_and_what_is_their_own() {
 }
 
 #[test]
+fn arq_on_a_half_duplex_hop_is_refused_with_its_key() {
+    let arq = "arq = { retransmit_after_ms = 10 }";
+    for keys in [arq, &format!("uplink = {{ {arq} }}")] {
+        let half = format!("half_duplex = true\n{keys}");
+        let error = scenario(&half).runs(None).unwrap_err().to_string();
+        assert!(
+            error.contains("`wireless.arq`: ") && error.contains("leave one"),
+            "{error}"
+        );
+        assert!(!error.contains('\n'), "{error}");
+        assert!(scenario(keys).runs(None).is_ok());
+    }
+}
+
+#[test]
 fn hosts_have_what_is_common_and_what_is_their_own() {
     let text =
         format!("{BASE}[hosts]\nsack = false\nmss = 1000\n[mh]\nmss = 500\ndelayed_ack = false");

@@ -11,6 +11,7 @@ use holdfast_testbed::scratch::Scratch;
 use holdfast_testbed::stop::StopFlag;
 
 use super::{ExecutionSettings, SubstrateKind, trace_name, trace_parts};
+use crate::library;
 use crate::results::ResultLine;
 use crate::scenario::{Run, TRACES_VARIABLE};
 use crate::virtual_kernel::{Job, VirtualKernel};
@@ -53,12 +54,14 @@ pub(super) fn execute(
         WALL_BOOT + Duration::from_secs_f64(run.conditions.transfer.limit_s * WALL_PER_VIRTUAL);
     // Inside there is another /tmp: the scenario goes along, unless it names traces by its
     // own path.
-    let scenario = if run.conditions.names_traces() {
+    let scenario = if run.conditions.names_traces() && run.origin.file.exists() {
         std::path::absolute(&run.origin.file)?
     } else {
         let copy = folder.path().join(SCENARIO_FILE);
-        fs::copy(&run.origin.file, &copy)
-            .with_context(|| format!("{}: cannot be read", run.origin.file.display()))?;
+        let file = &run.origin.file;
+        let text = library::read(file, u64::MAX - 1)
+            .with_context(|| format!("{}: cannot be read", file.display()))?;
+        fs::write(&copy, text).with_context(|| format!("{}", copy.display()))?;
         PathBuf::from(SCENARIO_FILE)
     };
     job.arguments = arguments(run, &scenario, settings.pcap.is_some())?;

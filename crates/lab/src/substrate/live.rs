@@ -17,7 +17,6 @@ use anyhow::anyhow;
 use holdfast_link::LinkFile;
 use holdfast_link::{OutageSettings, seed_for};
 use holdfast_net::lccwe::{CongestionControl, NAME};
-use holdfast_sim::ContentKind;
 use holdfast_testbed::link_process::EmulatedLink;
 use holdfast_testbed::scratch::Scratch;
 use holdfast_testbed::stop::StopFlag;
@@ -30,8 +29,7 @@ use crate::own_flows::{OwnFlows, reports};
 use crate::results::ResultLine;
 use crate::scenario::{
     Conditions, DirectionChoice, GatewayConditions, HopConditions, HostConditions,
-    MobileSignalChoice, OnHandoffChoice, PART_WIRED, Record, Run, SchemeChoice, SignalChoice,
-    cell_seed,
+    MobileSignalChoice, PART_WIRED, Record, Run, SchemeChoice, SignalChoice, cell_seed,
 };
 use crate::transfer::{
     Application, Measurement, Middle, PreparedTransfer, TransferSettings, TransferWatch,
@@ -46,28 +44,8 @@ const CONTENT_SEED: u64 = 1;
 /// Where the kernel's parameters are.
 const SYSCTLS: &str = "/proc/sys";
 
-/// What real hosts cannot do here.
+/// What real hosts cannot do here, besides the keys that they would ignore.
 pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
-    let mut keys = Vec::new();
-    for (name, host) in [("fh", &conditions.fh), ("mh", &conditions.mh)] {
-        let of_the_model = [
-            (host.m_tcp, "m_tcp"),
-            (host.on_handoff != OnHandoffChoice::Nothing, "on_handoff"),
-            (host.send_buffer_bytes.is_some(), "send_buffer_bytes"),
-            (host.dup_ack_delay_ms.is_some(), "dup_ack_delay_ms"),
-        ];
-        keys.extend(of_the_model.map(|(is_set, key)| (is_set, format!("{name}.{key}"))));
-    }
-    let transfer = &conditions.transfer;
-    let is_text = transfer.content != ContentKind::Bulk;
-    keys.push((transfer.stays_open, "transfer.stays_open".to_owned()));
-    keys.push((is_text, "transfer.content".to_owned()));
-    let restarts = !conditions.gateway.restarts_s.is_empty();
-    keys.push((restarts, "gateway.restarts_s".to_owned()));
-    if let Some((_, key)) = keys.into_iter().find(|(is_set, _)| *is_set) {
-        let why = format!("{key} is the model's");
-        return Some(Refusal::new(Lacking::Hosts, &why, "the model"));
-    }
     if conditions.gateway.engine.flow_cache_bytes_max == 0 {
         let why = "gateway.flow_cache_bytes_max: got 0, which the daemon does not take";
         return Some(Refusal::new(Lacking::Scheme, why, "the model"));

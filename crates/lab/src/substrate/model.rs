@@ -46,7 +46,8 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
         ("mobile", conditions.mobile.scheme.name()),
     ];
     for (key, scheme) in schemes {
-        if ["haproxy", "keep"].contains(&scheme) {
+        let is_of_linux = ["haproxy", "keep"].contains(&scheme);
+        if is_of_linux || (key == "mobile" && scheme == "auto") {
             let why = format!("{key}.scheme: got {scheme}, which runs on real hosts");
             return Some(Refusal::new(Lacking::Scheme, &why, "live or linux"));
         }

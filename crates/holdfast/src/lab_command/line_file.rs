@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A file of results: whole lines at any time, in the order of the runs at the end.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead as _, BufReader, BufWriter, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail, ensure};
+use holdfast_files as files;
+use holdfast_lab::results::ResultLine;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use super::run_index::RunIndex;
+
+/// A file of whole lines that one process at a time writes to.
+#[derive(Debug)]
+pub(super) struct LineFile {
+    file: File,
+    path: PathBuf,
+    /// None: it is no regular file.
+    content: Option<Content>,
+}
+
+#[derive(Debug, Default)]
+struct Content {
+    /// The length of its whole lines.
+    bytes: u64,
+    /// Those that count.
+    written: Vec<Written>,
+}
+
+/// A line and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Written {
+    /// Of its run.
+    index: usize,
+    from: u64,
+    bytes: u64,
+}
+
+impl LineFile {
+    /// Empties the file, or makes it.
+    ///
+    /// # Errors
+    /// It cannot be written, or another process holds it.
+    pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
+        let own = Self::open(path)?;
+        if own.content.is_some() {
+            own.file.set_len(0).with_context(|| cannot(path))?;
+        }
+        Ok(own)
+    }
+
+    /// The file with the results that it has, or made. Gives these by the indices of their runs,
+    /// and reports damaged lines.
+    ///
+    /// # Errors
+    /// As [`Self::create`]; or it is no regular file, or has the result of another run.
+    pub(super) fn resume(
+        path: &Path,
+        index: &RunIndex,
+    ) -> anyhow::Result<(Self, BTreeMap<usize, ResultLine>)> {
+        let mut own = Self::open(path)?;
+        ensure!(
+            own.content.is_some(),
+            "--resume: {} is no regular file",
+            path.display()
+        );
+        let read = read_lines("--out", path, index)?;
+        // An unfinished line alone is what a run of that kind may leave.
+        ensure!(
+            !read.lines.is_empty() || read.content.bytes == 0,
+            "--out: {} has no result of `holdfast lab run`; remove it, or name another",
+            path.display()
+        );
+        // What is appended begins a line of its own.
+        own.file
+            .set_len(read.content.bytes)
+            .with_context(|| cannot(path))?;
+        own.content = Some(read.content);
+        Ok((own, read.lines))
+    }
+
+    fn open(path: &Path) -> anyhow::Result<Self> {
+        // Not emptied before it is ours.
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let file = file.with_context(|| cannot(path))?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => bail!(
+                "--out: another run writes to {}; give each run a file of its own",
+                path.display()
+            ),
+            locked => locked.with_context(|| cannot(path))?,
+        }
+        files::check_overwritable(path, files::JSON_LINES).with_context(|| cannot(path))?;
+        let is_regular = file.metadata().with_context(|| cannot(path))?.is_file();
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            content: is_regular.then(Content::default),
+        })
+    }
+
+    /// The line of the run at `index`, by one write; if it does not get there, nothing of it stays.
+    pub(super) fn write(&mut self, index: usize, mut line: String) -> anyhow::Result<()> {
+        line.push('\n');
+        let result = self.file.write_all(line.as_bytes());
+        if let Some(content) = &mut self.content {
+            if result.is_ok() {
+                content.add(index, line.len() as u64);
+            } else {
+                self.file.set_len(content.bytes).with_context(|| {
+                    format!("--out: the end of {} is no whole line", self.path.display())
+                })?;
+            }
+        }
+        result.with_context(|| format!("--out: cannot write to {}", self.path.display()))
+    }
+
+    /// Puts the lines in the order of the runs, without damaged ones and those that were there
+    /// twice.
+    pub(super) fn finish(self) -> anyhow::Result<()> {
+        let Some(Content { bytes, mut written }) = self.content else {
+            return Ok(());
+        };
+        let counted: u64 = written.iter().map(|line| line.bytes).sum();
+        if counted == bytes && written.is_sorted_by_key(|line| line.index) {
+            return Ok(());
+        }
+        written.sort_by_key(|line| line.index);
+        // A name may be a link to the file.
+        let path = fs::canonicalize(&self.path).with_context(|| cannot(&self.path))?;
+        let mut part = path.clone().into_os_string();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        copy_lines(&path, &part, &written)
+            .and_then(|()| fs::rename(&part, &path))
+            .inspect_err(|_| drop(fs::remove_file(&part)))
+            .with_context(|| {
+                let shown = path.display();
+                format!("--out: the lines of {shown} cannot be put in the order of the runs")
+            })
+    }
+}
+
+impl Content {
+    /// The next line counts.
+    fn add(&mut self, index: usize, bytes: u64) {
+        let from = self.bytes;
+        self.written.push(Written { index, from, bytes });
+        self.bytes += bytes;
+    }
+}
+
+fn cannot(path: &Path) -> String {
+    format!("--out: {} cannot be written", path.display())
+}
+
+/// Writes these lines of one file to another one.
+fn copy_lines(from: &Path, to: &Path, lines: &[Written]) -> io::Result<()> {
+    let from = File::open(from)?;
+    let mut to = BufWriter::new(File::create(to)?);
+    let mut buffer = Vec::new();
+    for line in lines {
+        buffer.resize(line.bytes as usize, 0);
+        from.read_exact_at(&mut buffer, line.from)?;
+        to.write_all(&buffer)?;
+    }
+    to.into_inner()?.sync_all()
+}
+
+/// What a file of results has.
+struct Read {
+    /// By the indices of their runs, without series: they are long, and stay in the file.
+    lines: BTreeMap<usize, ResultLine>,
+    content: Content,
+}
+
+/// The results in a file; of a run that is there twice the first one.
+///
+/// # Errors
+/// As [`each_line`].
+fn read_lines(option: &str, path: &Path, index: &RunIndex) -> anyhow::Result<Read> {
+    let (mut lines, mut content) = (BTreeMap::new(), Content::default());
+    let mut twice = 0;
+    each_line(option, path, index, |text, result| {
+        let bytes = text.len() as u64 + 1;
+        if let Some((index, mut line)) = result {
+            if let Entry::Vacant(entry) = lines.entry(index) {
+                line.series = None;
+                entry.insert(line);
+                content.add(index, bytes);
+                return Ok(());
+            }
+            twice += 1;
+        }
+        content.bytes += bytes;
+        Ok(())
+    })?;
+    if twice > 0 {
+        let shown = path.display();
+        eprintln!("{option}: {shown}: {twice} results are there twice: the first ones count");
+    }
+    Ok(Read { lines, content })
+}
+
+/// Gives each complete line of a file of results, without its end: with its result and the index
+/// of the run, or none if it is damaged. Reports damaged lines.
+///
+/// # Errors
+/// The file cannot be read, or has the result of another run; or that of `take`.
+pub(super) fn each_line(
+    option: &str,
+    path: &Path,
+    index: &RunIndex,
+    mut take: impl FnMut(&[u8], Option<(usize, ResultLine)>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let shown = path.display();
+    let unreadable = || format!("{option}: {shown} cannot be read");
+    let mut file = BufReader::new(File::open(path).with_context(unreadable)?);
+    let mut octets = Vec::new();
+    for number in 1.. {
+        octets.clear();
+        let bytes = file.read_until(b'\n', &mut octets);
+        if bytes.with_context(unreadable)? == 0 {
+            break;
+        }
+        if octets.pop() != Some(b'\n') {
+            eprintln!("{option}: {shown}, line {number} is not complete: its run is repeated");
+            break;
+        }
+        let parsed = serde_json::from_slice::<ResultLine>(&octets).ok();
+        let result = parsed.map(|line| Ok((index.find(&line)?, line)));
+        let result: anyhow::Result<Option<_>> = result.transpose();
+        let result = result.with_context(|| format!("{option}: {shown}, line {number}"))?;
+        if result.is_none() {
+            eprintln!("{option}: {shown}, line {number} is damaged: its run is repeated");
+        }
+        take(&octets, result)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_lab::scenario::{Run, Scenario};
+
+    #[test]
+    fn a_file_that_a_run_writes_to_is_refused_to_another_and_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        fs::write(&path, "{\"of\":\"an earlier run\"}\n").unwrap();
+        let mut first = LineFile::create(&path).unwrap();
+        first.write(0, "one".into()).unwrap();
+        let error = LineFile::create(&path).unwrap_err().to_string();
+        assert!(
+            error.starts_with("--out: another run writes to ") && error.ends_with("its own"),
+            "{error}"
+        );
+        first.write(1, "two".into()).unwrap();
+        drop(first);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        // A file that is no result belongs to the operator.
+        let error = format!("{:#}", LineFile::create(&path).unwrap_err());
+        assert!(error.contains("no earlier output"), "{error}");
+        fs::write(&path, "{}\n").unwrap();
+        drop(LineFile::create(&path).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "");
+    }
+
+    #[test]
+    fn a_device_takes_lines_too() {
+        let mut file = LineFile::create(Path::new("/dev/null")).unwrap();
+        assert!(file.content.is_none());
+        file.write(0, "line".into()).unwrap();
+        let mut full = LineFile::create(Path::new("/dev/full")).unwrap();
+        let error = full.write(0, "line".into()).unwrap_err().to_string();
+        assert_eq!(error, "--out: cannot write to /dev/full");
+    }
+
+    #[test]
+    fn lines_that_came_in_another_order_are_in_the_order_of_the_runs_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("lines"), folder.path().join("link"));
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        let mut file = LineFile::create(&link).unwrap();
+        for (index, line) in [(2, "third"), (0, "first"), (1, "second")] {
+            file.write(index, line.into()).unwrap();
+        }
+        // As they came.
+        assert_eq!(fs::read_to_string(&path).unwrap(), "third\nfirst\nsecond\n");
+        file.finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first\nsecond\nthird\n");
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    fn runs(more: &str) -> Vec<Run> {
+        let text = format!("repetitions = 3\n[transfer]\nbytes = 1000\n[wireless]\n{more}");
+        Scenario::parse(Path::new("s.toml"), &text)
+            .unwrap()
+            .runs(None)
+            .unwrap()
+    }
+
+    fn line_of(run: &Run) -> String {
+        let line = ResultLine {
+            scenario: run.scenario.clone(),
+            variant: run.variant.clone(),
+            seed: run.seed,
+            substrate: "model".into(),
+            conditions: (*run.given).clone(),
+            ..ResultLine::default()
+        };
+        serde_json::to_string(&line).unwrap()
+    }
+
+    #[test]
+    fn what_an_interrupted_command_left_counts_once_and_damaged_lines_do_not() {
+        let runs = runs("");
+        let index = RunIndex::new(&runs, "model").unwrap();
+        let [first, second, third] = [&runs[0], &runs[1], &runs[2]].map(line_of);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        // The third's is there twice, then half of the first one joined to a line, then half of
+        // the second one at the end.
+        let (half, cut) = (&first[..40], &second[..60]);
+        fs::write(&path, format!("{third}\n{third}\n{half}{third}\n{cut}")).unwrap();
+        let (mut file, found) = LineFile::resume(&path, &index).unwrap();
+        assert_eq!(found.into_keys().collect::<Vec<_>>(), [2]);
+        file.write(1, second.clone()).unwrap();
+        file.write(0, first.clone()).unwrap();
+        file.finish().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, format!("{first}\n{second}\n{third}\n"));
+        // A whole file stays as it is.
+        let (file, found) = LineFile::resume(&path, &index).unwrap();
+        assert_eq!(found.len(), 3);
+        file.finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[test]
+    fn a_file_of_other_runs_is_refused_and_stays_as_it_is() {
+        let runs_now = runs("delay_ms = 25");
+        let index = RunIndex::new(&runs_now, "model").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        let check = |text: &str, expected: &str| {
+            fs::write(&path, text).unwrap();
+            let error = format!("{:#}", LineFile::resume(&path, &index).unwrap_err());
+            assert!(error.contains(expected) && !error.contains('\n'), "{error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        };
+        let line = |run: &Run| format!("{}\n", line_of(run));
+        let earlier = line(&runs("delay_ms = 20")[0]);
+        check(&earlier, "line 1: wireless.delay_ms was 20, and is 25 now");
+        check(
+            &line(&runs("")[0]),
+            "line 1: wireless.delay_ms was not given, and is 25 now",
+        );
+        let other = line(&runs_now[0]).replace("\"model\"", "\"linux\"");
+        check(&other, "line 1: no run of this command");
+        check(
+            "{\"a\":1}\n{\"b\":2}\n",
+            "has no result of `holdfast lab run`",
+        );
+        check("a letter\n", "no earlier output of this kind");
+    }
+}

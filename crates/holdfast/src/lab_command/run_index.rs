@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which run of a command a line of results is of.
+
+use std::collections::HashMap;
+
+use anyhow::bail;
+use holdfast_lab::results::ResultLine;
+use holdfast_lab::scenario::{Parameters, Run, word};
+
+/// The runs of a command by what their lines have.
+pub(super) struct RunIndex<'a> {
+    runs: &'a [Run],
+    substrate: &'a str,
+    indices: HashMap<(&'a str, &'a str, u64), usize>,
+}
+
+impl<'a> RunIndex<'a> {
+    /// Of all runs of the command's scenarios, on one substrate.
+    ///
+    /// # Errors
+    /// The lines of two runs could not be distinguished.
+    pub(super) fn new(runs: &'a [Run], substrate: &'a str) -> anyhow::Result<Self> {
+        let mut indices = HashMap::with_capacity(runs.len());
+        for (index, run) in runs.iter().enumerate() {
+            let key = (run.scenario.as_str(), run.variant.as_str(), run.seed);
+            if let Some(other) = indices.insert(key, index) {
+                let [one, two] = [&runs[other], run].map(|run| run.origin.file.display());
+                bail!(
+                    "{two}: its runs are called {} like those of {one}; give one file another name",
+                    run.scenario
+                );
+            }
+        }
+        Ok(Self {
+            runs,
+            substrate,
+            indices,
+        })
+    }
+
+    /// The index of a line's run.
+    ///
+    /// # Errors
+    /// It is of no run of this command, or of one with other conditions.
+    pub(super) fn find(&self, line: &ResultLine) -> anyhow::Result<usize> {
+        let key = (line.scenario.as_str(), line.variant.as_str(), line.seed);
+        let index = self.indices.get(&key).copied();
+        let Some(index) = index.filter(|_| line.substrate == self.substrate) else {
+            bail!(
+                "no run of this command ({} {} seed={} on {}); give the same scenarios, or another file",
+                line.scenario,
+                line.variant,
+                line.seed,
+                line.substrate
+            );
+        };
+        // Read from the same text as the line's: a number's last bit may depend on that.
+        let now = serde_json::to_string(&*self.runs[index].given)?;
+        if let Some(differing) = differing(&line.conditions, &serde_json::from_str(&now)?) {
+            bail!("{differing}; restore the scenario, or name another file");
+        }
+        Ok(index)
+    }
+}
+
+/// The first key that two runs do not have alike.
+fn differing(was: &Parameters, is: &Parameters) -> Option<String> {
+    let key = was
+        .keys()
+        .chain(is.keys())
+        .find(|key| was.get(*key) != is.get(*key))?;
+    let shown = |keys: &Parameters| keys.get(key).map_or("not given".to_owned(), word);
+    Some(format!(
+        "{key} was {}, and is {} now",
+        shown(was),
+        shown(is)
+    ))
+}

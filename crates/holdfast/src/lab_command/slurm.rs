@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `--executor slurm`: the runs as a job array, each task a worker with a list of runs and a file of
+//! its own in a folder beside `--out`. The lines come together when the tasks have ended; what is
+//! missing then, because a worker was lost, is submitted again.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use holdfast_lab::demo::own_binary;
+use holdfast_lab::report::quoted;
+use holdfast_testbed::stop::{Interrupted, StopFlag};
+
+use super::line_file::each_line;
+use super::run::{Indexed, Results, RunArgs};
+use super::run_index::RunIndex;
+
+/// How often the queue is looked at.
+const POLL: Duration = Duration::from_secs(2);
+/// How often its state is printed.
+const REPORT: Duration = Duration::from_secs(10);
+/// The longest time without an answer of the queue.
+const SILENCE_MAX: Duration = Duration::from_secs(600);
+/// The time that tasks have to end when they are cancelled.
+const CANCEL_MAX: Duration = Duration::from_secs(60);
+/// The file with the number of the job that may still be there.
+const JOB_FILE: &str = "job";
+
+/// Refuses what cannot be, before anything is written.
+///
+/// # Errors
+/// There is no `--out` with a file, or an earlier command's folder is there.
+pub(super) fn check(args: &RunArgs) -> anyhow::Result<()> {
+    ensure!(
+        args.shard.is_none(),
+        "--shard: got it with --executor slurm, which divides the runs itself; leave it out"
+    );
+    let out = args.out.as_deref();
+    let Some(out) = out.filter(|out| out.as_os_str() != "-") else {
+        bail!("--executor slurm: takes --out with a file in a folder that the nodes share");
+    };
+    let folder = parts_folder(out);
+    ensure!(
+        args.resume || !folder.exists(),
+        "--out: {} is there from an interrupted command; add --resume, or remove it",
+        folder.display()
+    );
+    Ok(())
+}
+
+/// Executes those of the runs that have no result.
+///
+/// # Errors
+/// Slurm refuses the job, or no task brings a result; [`Interrupted`] if `stop` was raised: the
+/// tasks are cancelled then, and the lines that they wrote are there.
+pub(super) fn run(
+    args: &RunArgs,
+    runs: &[Indexed<'_>],
+    index: &RunIndex<'_>,
+    results: &mut Results,
+    stop: &StopFlag,
+) -> anyhow::Result<()> {
+    let out = args.out.as_deref().context("--out")?;
+    let folder = std::path::absolute(parts_folder(out))?;
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("--out: {} cannot be made", folder.display()))?;
+    let array = Array {
+        args,
+        folder: &folder,
+    };
+    // Of a command that died, and whose tasks may go on.
+    if let Ok(job) = fs::read_to_string(folder.join(JOB_FILE)) {
+        eprintln!("--resume: waits for job {job} of the earlier command");
+        wait(&job, stop)?;
+    }
+    collect(&folder, index, results)?;
+    loop {
+        let missing = runs.iter().map(|(index, _)| *index);
+        let missing: Vec<usize> = missing.filter(|index| !results.has(*index)).collect();
+        if missing.is_empty() {
+            break;
+        }
+        let job = array.submit(&missing)?;
+        let ended = match wait(&job, stop) {
+            // Its tasks may go on.
+            Err(error) if !error.is::<Interrupted>() => return Err(error),
+            ended => ended,
+        };
+        let log = array.last_log();
+        let came = collect(&folder, index, results)?;
+        ended?;
+        ensure!(
+            came > 0,
+            "job {job}: no run of its tasks came to an end; {log}"
+        );
+        if came < missing.len() {
+            let left = missing.len() - came;
+            eprintln!(
+                "job {job}: {left} of {} runs are missing: submitted again",
+                missing.len()
+            );
+        }
+    }
+    fs::remove_dir_all(&folder)
+        .with_context(|| format!("--out: {} cannot be removed", folder.display()))
+}
+
+/// Where the workers' files are.
+fn parts_folder(out: &Path) -> PathBuf {
+    let mut folder = out.as_os_str().to_owned();
+    folder.push(".parts");
+    folder.into()
+}
+
+/// What is submitted.
+struct Array<'a> {
+    args: &'a RunArgs,
+    folder: &'a Path,
+}
+
+impl Array<'_> {
+    /// Submits tasks for the missing runs; the job's number.
+    fn submit(&self, missing: &[usize]) -> anyhow::Result<String> {
+        let tasks = missing.len().min(usize::from(self.args.workers));
+        for task in 0..tasks {
+            let own = missing.iter().skip(task).step_by(tasks);
+            let own: Vec<String> = own.map(ToString::to_string).collect();
+            self.write(&format!("runs-{}.txt", task + 1), &own.join("\n"))?;
+        }
+        let jobs = self.args.jobs.unwrap_or(1);
+        let mut sbatch = Command::new("sbatch");
+        sbatch
+            .args(["--parsable", "--requeue", "--open-mode=append"])
+            .args(["--job-name=holdfast-lab", "--ntasks=1"])
+            .arg(format!("--array=1-{tasks}"))
+            .arg(format!("--cpus-per-task={jobs}"))
+            .arg(format!("--output={}/log-%a.txt", self.folder.display()));
+        let job = output_of(sbatch, Some(&self.script(jobs)?))?;
+        // With clusters a name follows.
+        let job = job.trim().split(';').next().unwrap_or_default().to_owned();
+        ensure!(
+            job.parse::<u64>().is_ok(),
+            "sbatch: got `{job}` for the job's number"
+        );
+        let runs = missing.len();
+        eprintln!("job {job}: {runs} runs in {tasks} tasks");
+        self.write(JOB_FILE, &job)?;
+        Ok(job)
+    }
+
+    fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        let file = self.folder.join(name);
+        fs::write(&file, text)
+            .with_context(|| format!("--out: {} cannot be written", file.display()))
+    }
+
+    /// What a task does. A task that Slurm starts again continues its own file.
+    fn script(&self, jobs: u16) -> anyhow::Result<String> {
+        let args = self.args;
+        let word = |path: &Path| -> anyhow::Result<String> {
+            let path = path.to_str().context("a path is not UTF-8")?;
+            Ok(quoted(path))
+        };
+        let mut script = format!("#!/bin/sh\nexec {} lab run", word(&own_binary()?)?);
+        for scenario in &args.scenarios {
+            let _ = write!(script, " {}", word(scenario)?);
+        }
+        let _ = write!(
+            script,
+            " --substrate {} --jobs {jobs}",
+            args.substrate.name()
+        );
+        if let Some(seed) = args.seed {
+            let _ = write!(script, " --seed {seed}");
+        }
+        if let Some(pcap) = &args.pcap {
+            let _ = write!(script, " --pcap {}", word(pcap)?);
+        }
+        let folder = word(self.folder)?;
+        let task = "\"$SLURM_ARRAY_TASK_ID\"";
+        let _ = writeln!(
+            script,
+            " --only {folder}/runs-{task}.txt --resume --out {folder}/part-{task}.jsonl"
+        );
+        Ok(script)
+    }
+
+    /// The end of the newest log of a task, for an error.
+    fn last_log(&self) -> String {
+        let Ok(entries) = fs::read_dir(self.folder) else {
+            return "their folder cannot be read".to_owned();
+        };
+        let logs = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        let logs = logs.filter(|path| path.extension().is_some_and(|ending| ending == "txt"));
+        let newest = logs.max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok());
+        let Some(log) = newest else {
+            return "no task has a log: is the folder shared with the nodes?".to_owned();
+        };
+        let text = fs::read(&log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let last = text.lines().rfind(|line| !line.trim().is_empty());
+        format!("{} ends: {}", log.display(), last.unwrap_or("(empty)"))
+    }
+}
+
+/// Takes the workers' lines over, and removes their files: no task is there any more. How many
+/// were new.
+fn collect(folder: &Path, index: &RunIndex<'_>, results: &mut Results) -> anyhow::Result<usize> {
+    let unreadable = || format!("{} cannot be read", folder.display());
+    let entries = fs::read_dir(folder).with_context(unreadable)?;
+    let paths = entries.map(|entry| Ok(entry?.path()));
+    let mut paths = paths
+        .collect::<anyhow::Result<Vec<_>>>()
+        .with_context(unreadable)?;
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == "jsonl"));
+    paths.sort();
+    let mut came = 0;
+    for path in &paths {
+        each_line("a worker's results", path, index, |text, result| {
+            if let Some((index, line)) = result.filter(|(index, _)| !results.has(*index)) {
+                results.add(index, String::from_utf8(text.to_vec())?, line)?;
+                came += 1;
+            }
+            Ok(())
+        })?;
+    }
+    for path in paths {
+        fs::remove_file(&path).with_context(|| format!("{}", path.display()))?;
+    }
+    let job = folder.join(JOB_FILE);
+    if job.exists() {
+        fs::remove_file(&job).with_context(|| format!("{}", job.display()))?;
+    }
+    Ok(came)
+}
+
+/// Until no task of the job is in the queue.
+fn wait(job: &str, stop: &StopFlag) -> anyhow::Result<()> {
+    let (mut printed_at, mut answered_at) = (Instant::now(), Instant::now());
+    loop {
+        if stop.is_raised() {
+            cancel(job)?;
+            return Err(Interrupted.into());
+        }
+        match tasks(job) {
+            Ok(tasks) if tasks.is_empty() => return Ok(()),
+            Ok(tasks) => {
+                answered_at = Instant::now();
+                if printed_at.elapsed() >= REPORT {
+                    printed_at = Instant::now();
+                    let tasks = tasks
+                        .iter()
+                        .map(|(state, count)| format!("{count} {state}"));
+                    eprintln!("job {job}: tasks: {}", tasks.collect::<Vec<_>>().join(", "));
+                }
+            }
+            Err(error) if answered_at.elapsed() > SILENCE_MAX => {
+                return Err(error.context(format!(
+                    "job {job} goes on without this command; --resume continues"
+                )));
+            }
+            Err(error) => eprintln!("job {job}: {error:#}; tried again"),
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// How many tasks are in which state, with Slurm's reason for it.
+fn tasks(job: &str) -> anyhow::Result<BTreeMap<String, usize>> {
+    let mut squeue = Command::new("squeue");
+    squeue.args(["--noheader", "--array", "--format=%T (%r)", "--jobs", job]);
+    let text = match output_of(squeue, None) {
+        // Slurm has forgotten it.
+        Err(error) if format!("{error:#}").contains("Invalid job id") => String::new(),
+        text => text?,
+    };
+    let mut tasks = BTreeMap::new();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        *tasks.entry(line.replace(" (None)", "")).or_insert(0) += 1;
+    }
+    Ok(tasks)
+}
+
+/// Cancels the job and waits until its tasks have ended.
+fn cancel(job: &str) -> anyhow::Result<()> {
+    let mut scancel = Command::new("scancel");
+    scancel.arg(job);
+    output_of(scancel, None)?;
+    let began = Instant::now();
+    while !tasks(job)?.is_empty() {
+        ensure!(
+            began.elapsed() < CANCEL_MAX,
+            "job {job} is cancelled, but its tasks have not ended; --resume waits for them"
+        );
+        thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+/// What a command of Slurm prints.
+fn output_of(mut command: Command, input: Option<&str>) -> anyhow::Result<String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.with_context(|| {
+        format!("{name}: cannot be started; --executor slurm needs Slurm's commands here")
+    })?;
+    let mut stdin = child.stdin.take().context("no standard input")?;
+    // A command that does not read it ends before.
+    let _ = stdin.write_all(input.unwrap_or_default().as_bytes());
+    drop(stdin);
+    let output = child.wait_with_output().with_context(|| name.clone())?;
+    let error = String::from_utf8_lossy(&output.stderr);
+    let error = error.trim().replace('\n', "; ");
+    ensure!(output.status.success(), "{name}: {error}");
+    String::from_utf8(output.stdout).with_context(|| format!("{name}: not text in UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workers_files_are_beside_the_results() {
+        assert_eq!(
+            parts_folder(Path::new("folder/sweep.jsonl")),
+            Path::new("folder/sweep.jsonl.parts")
+        );
+    }
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Keys that a substrate does not read. A run that gives one of them is refused, because its
+//! result would be that of another run.
+
+use serde_json::{Value as Json, json};
+
+use super::{Lacking, Refusal};
+use crate::results::same;
+use crate::scenario::{Run, word};
+
+/// Where hosts and daemons come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// The simulator: `model`.
+    Model,
+    /// A Linux kernel: `linux` and `live`.
+    Kernel,
+}
+
+/// A key and who does not read it.
+struct Ignored {
+    reader: Reader,
+    /// Without [`HOST`] for a key of hosts.
+    key: &'static str,
+    /// Values that ask for nothing.
+    neutral: fn() -> Vec<Json>,
+    /// Keys of the same host that mean the same for this reader: beside one of them it is taken.
+    beside: &'static [&'static str],
+    lacks: Lacking,
+    remedy: &'static str,
+}
+
+/// The tables of hosts: a key of `hosts.` stands for both.
+const HOST: &str = "HOST.";
+/// Their names.
+const HOSTS: [&str; 3] = ["hosts.", "fh.", "mh."];
+
+const NOTHING: fn() -> Vec<Json> = Vec::new;
+const FALSE: fn() -> Vec<Json> = || vec![json!(false)];
+const ZERO: fn() -> Vec<Json> = || vec![json!(0)];
+/// What else can be done.
+const REMOVE: &str = "remove it";
+
+/// All of them. What needs another kind of hosts (`flows`, `cubic`) is refused by `refusal` of each
+/// substrate.
+const IGNORED: [Ignored; 16] = [
+    kernel(
+        "HOST.preset",
+        NOTHING,
+        &["congestion_control", "sysctls"],
+        "set HOST.congestion_control beside it",
+    ),
+    kernel("HOST.m_tcp", FALSE, &[], REMOVE),
+    kernel(
+        "HOST.on_handoff",
+        || vec![json!("nothing")],
+        &[],
+        "set mh.congestion_control to holdfast_lccwe",
+    ),
+    kernel("HOST.lc_cwe", NOTHING, &[], REMOVE),
+    kernel("HOST.send_buffer_bytes", NOTHING, &[], REMOVE),
+    kernel("HOST.dup_ack_delay_ms", NOTHING, &[], REMOVE),
+    kernel("HOST.tick_phase_s", NOTHING, &[], REMOVE),
+    kernel("HOST.shrunk_window", NOTHING, &[], REMOVE),
+    kernel("transfer.stays_open", FALSE, &[], REMOVE),
+    kernel("transfer.content", || vec![json!("bulk")], &[], REMOVE),
+    of_gateway("gateway.signal_delay_ms", ZERO),
+    of_gateway("gateway.warning_ms", ZERO),
+    of_gateway("gateway.mtcp.compression_ms", NOTHING),
+    of_gateway("gateway.restarts_s", || vec![json!([])]),
+    model("HOST.sysctls", &["preset"], "set HOST.preset beside it"),
+    model(
+        "fh.on_handoff",
+        &[],
+        "set mh.on_handoff, with an uplink: the MH's sender is notified",
+    ),
+];
+
+const fn kernel(
+    key: &'static str,
+    neutral: fn() -> Vec<Json>,
+    beside: &'static [&'static str],
+    remedy: &'static str,
+) -> Ignored {
+    Ignored {
+        reader: Reader::Kernel,
+        key,
+        neutral,
+        beside,
+        lacks: Lacking::Hosts,
+        remedy,
+    }
+}
+
+/// A key of the model's gateway: other runs of the scenario may do without it.
+const fn of_gateway(key: &'static str, neutral: fn() -> Vec<Json>) -> Ignored {
+    Ignored {
+        lacks: Lacking::Setting,
+        ..kernel(key, neutral, &[], REMOVE)
+    }
+}
+
+const fn model(
+    key: &'static str,
+    beside: &'static [&'static str],
+    remedy: &'static str,
+) -> Ignored {
+    Ignored {
+        reader: Reader::Model,
+        ..kernel(key, NOTHING, beside, remedy)
+    }
+}
+
+impl Reader {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Model => "the model",
+            Self::Kernel => "linux and live",
+        }
+    }
+
+    const fn other(self) -> &'static str {
+        match self {
+            Self::Model => "live or linux",
+            Self::Kernel => "the model",
+        }
+    }
+}
+
+/// Why `run` is refused by `reader`: the first key that it gives and `reader` does not read.
+pub(super) fn refusal(run: &Run, reader: Reader) -> Option<Refusal> {
+    let of_reader = IGNORED.iter().filter(|item| item.reader == reader);
+    of_reader.into_iter().find_map(|item| item.refusal(run))
+}
+
+impl Ignored {
+    fn refusal(&self, run: &Run) -> Option<Refusal> {
+        let Some(own) = self.key.strip_prefix(HOST) else {
+            let value = run.given.get(self.key)?;
+            return self.refused("", self.key, value);
+        };
+        // The host's own key wins over that of both.
+        ["fh.", "mh."].into_iter().find_map(|host| {
+            let (table, key, value) = host_key(run, host, own)?;
+            let is_beside = |beside: &&str| host_key(run, host, beside).is_some();
+            if self.beside.iter().any(is_beside) {
+                return None;
+            }
+            self.refused(table, &key, &value)
+        })
+    }
+
+    fn refused(&self, table: &str, key: &str, value: &Json) -> Option<Refusal> {
+        let mut neutral = (self.neutral)().into_iter();
+        if neutral.any(|neutral| same(&neutral, value)) {
+            return None;
+        }
+        let value = word(value);
+        let remedy = self.remedy.replace(HOST, table);
+        let why = format!(
+            "{key}: got {value}, which {} would ignore; {remedy}",
+            self.reader.name()
+        );
+        Some(Refusal::new(self.lacks, &why, self.reader.other()))
+    }
+}
+
+/// A host's key as given: its table, its whole name and its value; of a table the first key in it.
+fn host_key(run: &Run, host: &'static str, own: &str) -> Option<(&'static str, String, Json)> {
+    let tables = [host, HOSTS[0]];
+    tables.into_iter().find_map(|table| {
+        let name = format!("{table}{own}");
+        let within = format!("{name}.");
+        let mut given = run.given.iter();
+        let (key, value) =
+            given.find(|(key, _)| **key == name || key.starts_with(&within) && is_read(key))?;
+        Some((table, key.clone(), value.clone()))
+    })
+}
+
+/// Of kernel parameters: the model reads this one.
+fn is_read(key: &str) -> bool {
+    !key.ends_with(".sysctls.net.ipv4.tcp_slow_start_after_idle")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::scenario::{Scenario, find};
+    use crate::substrate::SubstrateKind;
+
+    fn run(more: &str) -> Run {
+        let transfer = if more.contains("[transfer]") {
+            ""
+        } else {
+            "[transfer]\nbytes = 1000\n"
+        };
+        let wireless = if more.contains("[wireless]") {
+            ""
+        } else {
+            "[wireless]\n"
+        };
+        let text = format!("{transfer}{wireless}{more}");
+        let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
+        scenario.runs(None).unwrap().remove(0)
+    }
+
+    fn why(kind: SubstrateKind, more: &str) -> Option<String> {
+        kind.refusal(&run(more)).map(|refusal| refusal.why)
+    }
+
+    /// For each key of the table: a scenario that gives it.
+    const GIVEN: [(&str, &str); 16] = [
+        ("hosts.preset", "[hosts]\npreset = \"new-reno\""),
+        ("mh.m_tcp", "[mh]\nm_tcp = true"),
+        (
+            "mh.on_handoff",
+            "[transfer]\nbytes = 1\ndirection = \"uplink\"\n[mh]\non_handoff = \"lc\"",
+        ),
+        (
+            "mh.lc_cwe.first_history",
+            "[mh]\nlc_cwe = { first_history = 2 }",
+        ),
+        ("fh.send_buffer_bytes", "[fh]\nsend_buffer_bytes = 65536"),
+        ("mh.dup_ack_delay_ms", "[mh]\ndup_ack_delay_ms = 20"),
+        (
+            "fh.tick_phase_s",
+            "[fh]\npreset = \"reno43bsd\"\ncongestion_control = \"reno\"\ntick_phase_s = 0.1",
+        ),
+        (
+            "hosts.shrunk_window",
+            "[hosts]\nshrunk_window = \"timer-runs\"",
+        ),
+        (
+            "transfer.stays_open",
+            "[transfer]\nbytes = 1\nstays_open = true",
+        ),
+        (
+            "transfer.content",
+            "[transfer]\nbytes = 1\ncontent = \"text\"",
+        ),
+        ("gateway.signal_delay_ms", "[gateway]\nsignal_delay_ms = 5"),
+        ("gateway.warning_ms", "[gateway]\nwarning_ms = 5"),
+        (
+            "gateway.mtcp.compression_ms",
+            "[gateway]\nmtcp = { compression_ms = 3 }",
+        ),
+        ("gateway.restarts_s", "[gateway]\nrestarts_s = [1.0]"),
+        (
+            "fh.sysctls.net.ipv4.tcp_frto",
+            "[fh]\nsysctls = { \"net.ipv4.tcp_frto\" = \"0\" }",
+        ),
+        ("fh.on_handoff", "[fh]\non_handoff = \"lc\""),
+    ];
+
+    #[test]
+    fn each_key_of_the_table_is_refused_in_one_line_by_the_one_and_taken_by_the_other() {
+        for (item, (key, text)) in IGNORED.iter().zip(GIVEN) {
+            let bare = item.key.trim_start_matches(HOST);
+            assert!(key.contains(bare), "{key} is no example of {}", item.key);
+            let [ignores, reads] = match item.reader {
+                Reader::Model => [SubstrateKind::Model, SubstrateKind::Live],
+                Reader::Kernel => [SubstrateKind::Live, SubstrateKind::Model],
+            };
+            let line = why(ignores, text).expect(key);
+            assert!(line.starts_with(&format!("{key}: got ")), "{line}");
+            let remedies = line.contains("; ") && line.contains("run it on");
+            assert!(remedies && !line.contains('\n'), "{line}");
+            if key != "fh.on_handoff" {
+                assert_eq!(why(reads, text), None, "{key}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_value_that_asks_for_nothing_is_taken_everywhere() {
+        for text in [
+            "[mh]\nm_tcp = false",
+            "[transfer]\nbytes = 1\nstays_open = false\ncontent = \"bulk\"",
+            "[gateway]\nsignal_delay_ms = 0\nwarning_ms = 0.0",
+            "[fh]\nsysctls = { \"net.ipv4.tcp_slow_start_after_idle\" = \"0\" }",
+        ] {
+            for kind in SubstrateKind::ALL {
+                assert_eq!(why(kind, text), None, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_preset_and_what_stands_for_it_on_linux_are_one_host() {
+        for own in [
+            "congestion_control = \"cubic\"",
+            "sysctls = { \"net.ipv4.tcp_frto\" = \"0\" }",
+        ] {
+            let text = format!("[fh]\npreset = \"reno43bsd\"\n[hosts]\n{own}");
+            assert_eq!(why(SubstrateKind::Live, &text), None, "{text}");
+            let both = format!("[hosts]\npreset = \"reno43bsd\"\n{own}");
+            for kind in SubstrateKind::ALL {
+                assert_eq!(why(kind, &both), None, "{both}");
+            }
+        }
+        // Of one host alone.
+        let text = "[hosts]\npreset = \"reno43bsd\"\n[fh]\ncongestion_control = \"cubic\"";
+        let line = why(SubstrateKind::Linux, text).unwrap();
+        assert!(
+            line.contains("set hosts.congestion_control beside it"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn the_mobiles_auto_is_refused_by_the_model() {
+        let line = why(SubstrateKind::Model, "[mobile]\nscheme = \"auto\"").unwrap();
+        assert!(line.starts_with("mobile.scheme: got auto"), "{line}");
+        assert_eq!(
+            why(SubstrateKind::Model, "[gateway]\nscheme = \"auto\""),
+            None
+        );
+    }
+
+    #[test]
+    fn every_scenario_of_the_repository_runs_on_some_substrate() {
+        for folder in ["papers", "docs/scenarios"] {
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+            for file in find(&root.join(folder)).unwrap() {
+                let runs = Scenario::load(&file).unwrap().runs(None).unwrap();
+                for run in &runs {
+                    let refusals = SubstrateKind::ALL.map(|kind| kind.refusal(run));
+                    assert!(refusals.contains(&None), "{}: {refusals:?}", file.display());
+                }
+            }
+        }
+    }
+}
