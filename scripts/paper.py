@@ -79,7 +79,10 @@ STAGES = {
     "mtcp-plus-today": lab_run(600, "papers/mtcp-plus-2007/today.toml", "linux", 6),
     "mtcp-plus-today-undisturbed": lab_run(150, "papers/mtcp-plus-2007/today-undisturbed.toml", "linux", 2),
     "mtcp-plus-today-congestion": lab_run(150, "papers/mtcp-plus-2007/today-congestion.toml", "linux", 2),
-    "recordings": Stage(1200, "recordings", ["{root}/docs/recordings/bench.py", "core"]),
+    **{
+        name: Stage(seconds, "recordings", ["{root}/docs/recordings/bench.py", name.removeprefix("recordings-")])
+        for name, seconds in (("recordings-core", 1200), ("recordings-uploads", 900))
+    },
     **{
         f"pictures-{paper}": Stage(60, "model", ["{holdfast}", "lab", "report", "--paper", paper, "--out", "{folder}"])
         for paper in PAPERS
@@ -205,8 +208,8 @@ def run(folder, wanted):
 def results_of(folder, name):
     """The results of a stage: JSON lines, one JSON list, or text."""
     files = [part_file(folder / name, number + 1) for number in range(len(STAGES[name].commands))]
-    if name == "recordings":
-        files = [folder / name / "target/recordings/core.jsonl"]
+    if STAGES[name].needs == "recordings":
+        files = [folder / name / f"target/recordings/{name.removeprefix('recordings-')}.jsonl"]
     text = "".join(file.read_text() for file in files)
     if name.startswith("claims-"):
         return json.loads(text)

@@ -350,8 +350,12 @@ def snoop_cache(lines):
     ]
 
 
-def recordings_shares(lines):
+def recordings_shares(schemes, counts_cells):
     """Means over the cells of what each cell's three windows used of the link, in the median."""
+    return lambda lines: shares_of(lines, schemes, counts_cells)
+
+
+def shares_of(lines, schemes, counts_cells):
     cells = {}
     for run in lines:
         cell = run["cell"]
@@ -359,15 +363,16 @@ def recordings_shares(lines):
         cells.setdefault(key, {}).setdefault(cell["recording"], []).append(run["bytes"] / run["link"]["capacity_bytes"])
 
     def mean(conditions, sender, scheme):
-        shares_of_cells = cells[conditions, sender, scheme].values()
-        return f"{statistics.fmean(map(statistics.median, shares_of_cells)):.2f}"
+        return f"{statistics.fmean(map(statistics.median, cells[conditions, sender, scheme].values())):.2f}"
 
     conditions = {"lost": "lost", "kept": "kept", "lost, 1 % loss": "lost, and 1 % of all packets"}
-    return [
-        [text, NAMES[sender], mean(condition, sender, "none"), mean(condition, sender, "auto")]
-        for condition, text in conditions.items() for sender in NAMES
-        if (condition, sender, "none") in cells
-    ]
+    rows = []
+    for condition, text in conditions.items():
+        for sender, name in NAMES.items():
+            if (condition, sender, "none") in cells:
+                number = [str(len(cells[condition, sender, "none"]))] if counts_cells else []
+                rows.append([text, name, *number, *(mean(condition, sender, scheme) for scheme in schemes)])
+    return rows
 
 
 def recordings_gaps(lines):
@@ -415,6 +420,7 @@ TABLES = {
     "freeze-V": (["freeze-V"], freeze("table-V")),
     "freeze-VI": (["freeze-VI"], freeze("table-VI")),
     "snoop-cache": (["snoop-cache"], snoop_cache),
-    "recordings": (["recordings"], recordings_shares),
-    "recordings-gaps": (["recordings"], recordings_gaps),
+    "recordings": (["recordings-core"], recordings_shares(["none", "auto"], counts_cells=False)),
+    "recordings-gaps": (["recordings-core"], recordings_gaps),
+    "recordings-uploads": (["recordings-uploads"], recordings_shares(["none", "keep", "auto"], counts_cells=True)),
 }
