@@ -42,39 +42,45 @@ class Stage:
 
 
 def lab_run(seconds, scenario, substrate, parts=1):
-    """A scenario; in parts, so that little is lost if it is stopped."""
-    command = ["{holdfast}", "lab", "run", scenario, "--substrate", substrate, "--out", "{file}"]
+    """A scenario or several; in parts, so that little is lost if it is stopped."""
+    command = ["{holdfast}", "lab", "run", *scenario.split(), "--substrate", substrate, "--out", "{file}"]
     shards = [["--shard", f"{part}/{parts}"] for part in range(1, parts + 1)] if parts > 1 else [[]]
     return Stage(seconds, substrate, *(command + shard for shard in shards))
 
 
 def paper_stages(paper):
-    yield f"claims-{paper}", Stage(60, "model", ["{holdfast}", "lab", "claims", "--paper", paper, "--json"])
+    yield f"claims-{paper}", Stage(20, "model", ["{holdfast}", "lab", "claims", "--paper", paper, "--json"])
 
 
 SENDERS = "docs/scenarios/senders.toml"
+HANDOFFS = "papers/snoop-1995/handoff-2.toml papers/snoop-1995/handoff-4.toml"
 STAGES = {
     **{name: stage for paper in PAPERS for name, stage in paper_stages(paper)},
-    "lc-cwe": lab_run(20, "papers/lc-cwe-2005/throughput.toml", "model"),
-    "freeze-II": lab_run(20, "papers/freeze-tcp-2000/ethernet-near.toml", "model"),
-    "freeze-III": lab_run(10, "papers/freeze-tcp-2000/ethernet-far.toml", "model"),
-    "freeze-IV": lab_run(20, "papers/freeze-tcp-2000/fast-ethernet.toml", "model"),
-    "freeze-V": lab_run(10, "papers/freeze-tcp-2000/modem-near.toml", "model"),
-    "freeze-VI": lab_run(10, "papers/freeze-tcp-2000/modem-far.toml", "model"),
-    "mtcp-disconnections": lab_run(30, "papers/mtcp-1997/disconnections.toml", "model"),
-    "mtcp-variants": lab_run(30, "papers/mtcp-1997/variants.toml", "model"),
-    "snoop-cache": lab_run(30, "papers/snoop-1995/cache.toml", "model"),
-    "senders-model": lab_run(30, SENDERS, "model"),
-    "demo": Stage(75, "linux", *(
+    "lc-cwe": lab_run(5, "papers/lc-cwe-2005/throughput.toml", "model"),
+    "freeze-II": lab_run(5, "papers/freeze-tcp-2000/ethernet-near.toml", "model"),
+    "freeze-III": lab_run(5, "papers/freeze-tcp-2000/ethernet-far.toml", "model"),
+    "freeze-IV": lab_run(5, "papers/freeze-tcp-2000/fast-ethernet.toml", "model"),
+    "freeze-V": lab_run(5, "papers/freeze-tcp-2000/modem-near.toml", "model"),
+    "freeze-VI": lab_run(5, "papers/freeze-tcp-2000/modem-far.toml", "model"),
+    "freeze-taken": lab_run(5, "papers/freeze-tcp-2000/table-2-taken.toml", "model"),
+    "mtcp-disconnections": lab_run(5, "papers/mtcp-1997/disconnections.toml", "model"),
+    "mtcp-variants": lab_run(5, "papers/mtcp-1997/variants.toml", "model"),
+    "snoop-cache": lab_run(5, "papers/snoop-1995/cache.toml", "model"),
+    "snoop-handoff-model": lab_run(5, HANDOFFS, "model"),
+    "senders-model": lab_run(10, SENDERS, "model"),
+    "demo": Stage(200, "linux", *(
         ["{holdfast}", "lab", "exec", "--", "{holdfast}", "demo", "--seed", str(seed)] for seed in range(1, 6))),
-    "outages": lab_run(700, "docs/scenarios/outages.toml", "linux", 20),
-    "senders": lab_run(300, SENDERS, "linux", 5),
+    "packet-cost": Stage(120, "valgrind", [
+        "cargo", "bench", "--locked", "--quiet", "--package", "holdfast-core", "--bench", "packet_cost"]),
+    "outages": lab_run(400, "docs/scenarios/outages.toml", "linux", 20),
+    "snoop-handoff": lab_run(60, HANDOFFS, "linux"),
+    "senders": lab_run(100, SENDERS, "linux", 5),
     "snoop": lab_run(500, "docs/scenarios/snoop.toml", "linux", 10),
     "snoop-cell": lab_run(400, "docs/scenarios/snoop-cell.toml", "linux", 6),
     "snoop-uplink": lab_run(900, "docs/scenarios/snoop-uplink.toml", "linux", 15),
     "keep-outages": lab_run(300, "docs/scenarios/keep-outages.toml", "linux", 4),
     "mobile-auto": lab_run(600, "docs/scenarios/mobile-auto.toml", "linux", 8),
-    "mtcp-today": lab_run(100, "papers/mtcp-1997/today.toml", "linux"),
+    "mtcp-today": lab_run(45, "papers/mtcp-1997/today.toml", "linux"),
     "mtcp-today-disconnections": lab_run(200, "papers/mtcp-1997/today-disconnections.toml", "linux", 3),
     "mtcp-plus-today": lab_run(600, "papers/mtcp-plus-2007/today.toml", "linux", 6),
     "mtcp-plus-today-undisturbed": lab_run(150, "papers/mtcp-plus-2007/today-undisturbed.toml", "linux", 2),
@@ -84,7 +90,7 @@ STAGES = {
         for name, seconds in (("recordings-core", 1200), ("recordings-uploads", 900))
     },
     **{
-        f"pictures-{paper}": Stage(60, "model", ["{holdfast}", "lab", "report", "--paper", paper, "--out", "{folder}"])
+        f"pictures-{paper}": Stage(20, "model", ["{holdfast}", "lab", "report", "--paper", paper, "--out", "{folder}"])
         for paper in PAPERS
     },
 }
@@ -92,6 +98,8 @@ STAGES = {
 
 def missing(needs, program):
     """Why stages that need this cannot run here; nothing if they can."""
+    if needs == "valgrind":
+        return "" if shutil.which("valgrind") else "no valgrind"
     if needs == "recordings" and not os.environ.get("HOLDFAST_TRACES"):
         return "HOLDFAST_TRACES names no folder of recordings"
     if needs == "model" or subprocess.run([program, "lab", "exec", "--", "true"], capture_output=True).returncode == 0:
@@ -145,8 +153,10 @@ def run_part(stage, number, folder, program):
     # The bench writes below its current folder.
     cwd = folder if stage.needs == "recordings" else None
     began = time.monotonic(), processor_seconds()
+    path = f"{os.environ['PATH']}:{Path.home()}/.cargo/bin"
+    environment = {**os.environ, "HOLDFAST": program, "PATH": path}
     with open(folder / "messages", "ab") as messages, open(folder / "output", "wb") as output:
-        status = run_command(command, stdout=output, stderr=messages, cwd=cwd, env={**os.environ, "HOLDFAST": program})
+        status = run_command(command, stdout=output, stderr=messages, cwd=cwd, env=environment)
     if status:
         return f"status {status}: {folder}/messages"
     if not partial.exists():
@@ -166,7 +176,7 @@ def run(folder, wanted):
     if not Path(program).is_file():
         sys.exit(f"paper.py: {program}: no such program; make build, or set HOLDFAST")
     digest = hashlib.sha256(Path(program).read_bytes()).hexdigest()
-    skipped = {needs: missing(needs, program) for needs in ("model", "linux", "recordings")}
+    skipped = {needs: missing(needs, program) for needs in {stage.needs for stage in STAGES.values()}}
     notes = {}
     parts = []
     for name in wanted:
@@ -213,7 +223,7 @@ def results_of(folder, name):
     text = "".join(file.read_text() for file in files)
     if name.startswith("claims-"):
         return json.loads(text)
-    if name == "demo":
+    if name in ("demo", "packet-cost"):
         return text
     lines = [json.loads(line) for line in text.splitlines()]
     return sorted(lines, key=lambda line: line["seed"])
@@ -231,7 +241,8 @@ NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
 def same(old, new):
-    """Equal, or each number is at most one unit of its last printed digit away."""
+    """Equal, or each number is at most one unit of its last printed digit away. Bold is no difference."""
+    old, new = old.replace("**", ""), new.replace("**", "")
     if old == new:
         return True
     if NUMBER.sub("#", old) != NUMBER.sub("#", new):
@@ -374,7 +385,7 @@ def check():
 
 STYLE = """body{font:16px/1.5 sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}
 table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:left}
-th{background:#f4f4f4}.other{background:#ffe9c7}summary{cursor:pointer}"""
+th{background:#f4f4f4}td:last-child{white-space:nowrap}summary{cursor:pointer}"""
 
 
 def html_table(head, rows):
