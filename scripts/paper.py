@@ -23,8 +23,14 @@ import time
 from datetime import date
 from pathlib import Path
 
+# The lints read every file of this folder.
+sys.dont_write_bytecode = True
+
 from paper_tables import PAPERS, TABLES
 
+# Paths of the user are relative to the folder that the program is started in, all others to the repository.
+START = Path.cwd()
+os.chdir(Path(__file__).resolve().parent.parent)
 RESULTS = Path("docs/figures.json")
 PAGES = [
     Path("README.md"), Path("docs/measurements.md"), Path("docs/senders.md"),
@@ -155,6 +161,8 @@ def run_part(stage, number, folder, program):
     began = time.monotonic(), processor_seconds()
     path = f"{os.environ['PATH']}:{Path.home()}/.cargo/bin"
     environment = {**os.environ, "HOLDFAST": program, "PATH": path}
+    if "HOLDFAST_TRACES" in os.environ:
+        environment["HOLDFAST_TRACES"] = str(START / os.environ["HOLDFAST_TRACES"])
     with open(folder / "messages", "ab") as messages, open(folder / "output", "wb") as output:
         status = run_command(command, stdout=output, stderr=messages, cwd=cwd, env=environment)
     if status:
@@ -172,7 +180,8 @@ def complete(folder, name):
 
 
 def run(folder, wanted):
-    program = str(Path(os.environ.get("HOLDFAST", "target/release/holdfast")).resolve())
+    named = os.environ.get("HOLDFAST")
+    program = str((START / named if named else Path("target/release/holdfast")).resolve())
     if not Path(program).is_file():
         sys.exit(f"paper.py: {program}: no such program; make build, or set HOLDFAST")
     digest = hashlib.sha256(Path(program).read_bytes()).hexdigest()
@@ -451,23 +460,22 @@ def write_index(folder, notes):
 def main(arguments):
     match arguments:
         case ["run", *rest]:
-            folder = Path(rest[0] if rest else "target/paper")
+            folder = START / rest[0] if rest else Path("target/paper")
             unknown = [name for name in rest[1:] if name not in STAGES]
             if unknown:
                 sys.exit(f"paper.py: no stage {unknown[0]}; there are: {', '.join(STAGES)}")
             folder.mkdir(parents=True, exist_ok=True)
             return run(folder, rest[1:] or list(STAGES))
         case ["take"] | ["take", _]:
-            return take(Path(arguments[1] if len(arguments) > 1 else "target/paper"))
+            return take(START / arguments[1] if len(arguments) > 1 else Path("target/paper"))
         case ["write"]:
             return write()
         case ["--check"]:
             return check()
-    print(__doc__, file=sys.stderr)
+    print(__doc__ + "\nStages: " + ", ".join(STAGES), file=sys.stderr)
     return 0 if arguments in (["-h"], ["--help"]) else 2
 
 
 if __name__ == "__main__":
-    os.chdir(Path(__file__).resolve().parent.parent)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))
