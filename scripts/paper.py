@@ -54,14 +54,13 @@ def lab_run(seconds, scenario, substrate, parts=1):
     return Stage(seconds, substrate, *(command + shard for shard in shards))
 
 
-def paper_stages(paper):
-    yield f"claims-{paper}", Stage(20, "model", ["{holdfast}", "lab", "claims", "--paper", paper, "--json"])
-
-
 SENDERS = "docs/scenarios/senders.toml"
 HANDOFFS = "papers/snoop-1995/handoff-2.toml papers/snoop-1995/handoff-4.toml"
 STAGES = {
-    **{name: stage for paper in PAPERS for name, stage in paper_stages(paper)},
+    **{
+        f"claims-{paper}": Stage(20, "model", ["{holdfast}", "lab", "claims", "--paper", paper, "--json"])
+        for paper in PAPERS
+    },
     "lc-cwe": lab_run(5, "papers/lc-cwe-2005/throughput.toml", "model"),
     "freeze-II": lab_run(5, "papers/freeze-tcp-2000/ethernet-near.toml", "model"),
     "freeze-III": lab_run(5, "papers/freeze-tcp-2000/ethernet-far.toml", "model"),
