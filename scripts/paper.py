@@ -262,11 +262,11 @@ def same(old, new):
 
 
 def figures(table, rows):
-    """The figures of rows by (row, column)."""
+    """The figures of rows by row and number of the column: two columns may have one name."""
     labels = table["labels"]
     return {
-        (", ".join(filter(None, row[:labels])), column): cell
-        for row in rows for column, cell in zip(table["columns"][labels:], row[labels:])
+        (", ".join(filter(None, row[:labels])), column): row[column]
+        for row in rows for column in range(labels, len(row))
     }
 
 
@@ -280,7 +280,7 @@ def compare(folder):
             if not any(map(str.isalnum, written)) or row in table.get("from-paper", []):
                 continue
             verdict = "not repeated" if repeated is None else "same" if same(written, repeated) else "other"
-            yield name, row, column, written, repeated or "", verdict
+            yield name, row, table["columns"][column], written, repeated or "", verdict
 
 
 def take(folder):
