@@ -12,7 +12,7 @@ HOLDFAST := $(TARGET_DIR)/release/holdfast
 ARGS ?=
 KERNEL ?=
 
-.PHONY: help demo test recordings same fuzz coverage faults lint bench build install package package-test board-test clean
+.PHONY: help demo test recordings paper same fuzz coverage faults lint bench build install package package-test board-test clean
 
 help: ## this list
 	@awk -F ': *## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,12 @@ recordings: ## with and without `auto` on recordings of real links, in HOLDFAST_
 	@scripts/packages.sh recordings
 	@$(MAKE) --no-print-directory build
 	@HOLDFAST=$(HOLDFAST) docs/recordings/bench.py $(or $(ARGS),core)
+
+paper: ## all figures of the pages that a stage makes, again: target/paper/index.html; may be stopped; docs/reproduce.md
+	@scripts/packages.sh paper
+	@$(MAKE) --no-print-directory build
+	@$(HOLDFAST) lab setup
+	@HOLDFAST=$(HOLDFAST) scripts/paper.py run target/paper $(ARGS)
 
 same: ## the packets of every run on the model, compared with a committed file: some minutes
 	@scripts/packages.sh build

@@ -3,7 +3,7 @@
 #
 # Makes sure that the programs and headers a task needs are on this machine.
 #
-#     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill|recordings|package|package-test
+#     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill|recordings|paper|package|package-test
 #                         |board-test
 #
 # Prints nothing when all is there. Otherwise, as root on a Debian system, installs the missing
@@ -53,6 +53,8 @@ readonly machine='
     hostapd         hostapd
     wpasupplicant   wpa_supplicant
     wireguard-tools wg'
+readonly python='
+    python3         python3'
 readonly plots='
     python3         python3
     python3-matplotlib /usr/lib/python3/dist-packages/matplotlib/__init__.py'
@@ -99,20 +101,21 @@ readonly services='
     wpasupplicant   wpa_supplicant.service'
 
 usage() {
-    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill|recordings|package|package-test|board-test" >&2
+    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill|recordings|paper|package|package-test|board-test" >&2
     exit 2
 }
 
 case "${1-}" in
 build) wanted="$build" ;;
+fuzz) wanted="$build$fuzz" ;;
 # clippy reads the programs of crates/fuzz too.
-lint | fuzz) wanted="$build$fuzz" ;;
+lint) wanted="$build$fuzz$python" ;;
 demo) wanted="$build$run" ;;
 test) wanted="$build$run$measure$browse" ;;
 bench) wanted="$build$run$measure$compare" ;;
 kernel) wanted="$build$run$measure$machine" ;;
 packetdrill) wanted="$build$run$packetdrill" ;;
-recordings) wanted="$build$run$compare$plots" ;;
+recordings | paper) wanted="$build$run$compare$plots" ;;
 package) wanted="$build$packaging" ;;
 board-test) wanted="$build$monitor" ;;
 package-test) wanted="$build$packaging$packaging_test" ;;

@@ -1,0 +1,480 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Repeats what the pages report, and ties the pages' tables to docs/figures.json (docs/reproduce.md).
+
+    scripts/paper.py run [FOLDER [STAGE...]]    carry out the stages into FOLDER (target/paper); `make paper`
+    scripts/paper.py take [FOLDER]              write FOLDER's figures into docs/figures.json and into the pages
+    scripts/paper.py write                      write the pages' tables from docs/figures.json
+    scripts/paper.py --check                    find figures in the pages that no result has; runs nothing
+
+HOLDFAST names the program (target/release/holdfast), HOLDFAST_TRACES the folder of recordings.
+"""
+import hashlib
+import html
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from datetime import date
+from pathlib import Path
+
+# The lints read every file of this folder.
+sys.dont_write_bytecode = True
+
+from paper_tables import PAPERS, TABLES
+
+# Paths of the user are relative to the folder that the program is started in, all others to the repository.
+START = Path.cwd()
+os.chdir(Path(__file__).resolve().parent.parent)
+RESULTS = Path("docs/figures.json")
+PAGES = [
+    Path("README.md"), Path("docs/measurements.md"), Path("docs/senders.md"),
+    *sorted(Path("docs/schemes").glob("*.md")), *sorted(Path("papers").glob("*/README.md")),
+]
+
+# --- stages --------------------------------------------------------------------------------
+
+
+class Stage:
+    """What makes results: parts, each a command with one file of results. `seconds`: on two idle processors."""
+
+    def __init__(self, seconds, needs, *commands):
+        self.seconds, self.needs, self.commands = seconds, needs, commands
+
+
+def lab_run(seconds, scenario, substrate, parts=1):
+    """A scenario or several; in parts, so that little is lost if it is stopped."""
+    command = ["{holdfast}", "lab", "run", *scenario.split(), "--substrate", substrate, "--out", "{file}"]
+    shards = [["--shard", f"{part}/{parts}"] for part in range(1, parts + 1)] if parts > 1 else [[]]
+    return Stage(seconds, substrate, *(command + shard for shard in shards))
+
+
+SENDERS = "docs/scenarios/senders.toml"
+HANDOFFS = "papers/snoop-1995/handoff-2.toml papers/snoop-1995/handoff-4.toml"
+STAGES = {
+    **{
+        f"claims-{paper}": Stage(20, "model", ["{holdfast}", "lab", "claims", "--paper", paper, "--json"])
+        for paper in PAPERS
+    },
+    "lc-cwe": lab_run(5, "papers/lc-cwe-2005/throughput.toml", "model"),
+    "freeze-II": lab_run(5, "papers/freeze-tcp-2000/ethernet-near.toml", "model"),
+    "freeze-III": lab_run(5, "papers/freeze-tcp-2000/ethernet-far.toml", "model"),
+    "freeze-IV": lab_run(5, "papers/freeze-tcp-2000/fast-ethernet.toml", "model"),
+    "freeze-V": lab_run(5, "papers/freeze-tcp-2000/modem-near.toml", "model"),
+    "freeze-VI": lab_run(5, "papers/freeze-tcp-2000/modem-far.toml", "model"),
+    "freeze-taken": lab_run(5, "papers/freeze-tcp-2000/table-2-taken.toml", "model"),
+    "mtcp-disconnections": lab_run(5, "papers/mtcp-1997/disconnections.toml", "model"),
+    "mtcp-variants": lab_run(5, "papers/mtcp-1997/variants.toml", "model"),
+    "snoop-cache": lab_run(5, "papers/snoop-1995/cache.toml", "model"),
+    "snoop-handoff-model": lab_run(5, HANDOFFS, "model"),
+    "senders-model": lab_run(10, SENDERS, "model"),
+    "demo": Stage(200, "linux", *(
+        ["{holdfast}", "lab", "exec", "--", "{holdfast}", "demo", "--seed", str(seed)] for seed in range(1, 6))),
+    "packet-cost": Stage(120, "valgrind", [
+        "cargo", "bench", "--locked", "--quiet", "--package", "holdfast-core", "--bench", "packet_cost"]),
+    "outages": lab_run(350, "docs/scenarios/outages.toml", "linux", 20),
+    "snoop-handoff": lab_run(40, HANDOFFS, "linux"),
+    "senders": lab_run(80, SENDERS, "linux", 5),
+    "snoop": lab_run(190, "docs/scenarios/snoop.toml", "linux", 10),
+    "snoop-cell": lab_run(310, "docs/scenarios/snoop-cell.toml", "linux", 6),
+    "snoop-uplink": lab_run(360, "docs/scenarios/snoop-uplink.toml", "linux", 15),
+    "keep-outages": lab_run(260, "docs/scenarios/keep-outages.toml", "linux", 4),
+    "mobile-auto": lab_run(570, "docs/scenarios/mobile-auto.toml", "linux", 8),
+    "mtcp-today": lab_run(40, "papers/mtcp-1997/today.toml", "linux"),
+    "mtcp-today-disconnections": lab_run(55, "papers/mtcp-1997/today-disconnections.toml", "linux", 3),
+    "mtcp-plus-today": lab_run(200, "papers/mtcp-plus-2007/today.toml", "linux", 6),
+    "mtcp-plus-today-undisturbed": lab_run(50, "papers/mtcp-plus-2007/today-undisturbed.toml", "linux", 2),
+    "mtcp-plus-today-congestion": lab_run(50, "papers/mtcp-plus-2007/today-congestion.toml", "linux", 2),
+    **{
+        name: Stage(seconds, "recordings", ["{root}/docs/recordings/bench.py", name.removeprefix("recordings-")])
+        for name, seconds in (("recordings-core", 1200), ("recordings-uploads", 900))
+    },
+    **{
+        f"pictures-{paper}": Stage(20, "model", ["{holdfast}", "lab", "report", "--paper", paper, "--out", "{folder}"])
+        for paper in PAPERS
+    },
+}
+
+
+def missing(needs, program):
+    """Why stages that need this cannot run here; nothing if they can."""
+    if needs == "valgrind":
+        return "" if shutil.which("valgrind") else "no valgrind"
+    if needs == "recordings" and not os.environ.get("HOLDFAST_TRACES"):
+        return "HOLDFAST_TRACES names no folder of recordings"
+    if needs == "model" or subprocess.run([program, "lab", "exec", "--", "true"], capture_output=True).returncode == 0:
+        return ""
+    return "no virtual kernel: holdfast lab setup"
+
+
+def key_of(stage, program_digest):
+    """A stage is repeated if the program, its commands or its scenario has changed."""
+    digest = hashlib.sha256((program_digest + json.dumps(stage.commands)).encode())
+    for part in dict.fromkeys(part for command in stage.commands for part in command):
+        files = sorted(Path("papers", part).glob("*.toml")) if part in PAPERS else [Path(part)]
+        for file in files:
+            if file.suffix == ".toml":
+                digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def part_file(folder, number):
+    return folder / f"{number:02}.results"
+
+
+def run_command(command, **settings):
+    """Its exit status. An interrupt ends it as Ctrl-C would, once, and is raised when it has ended."""
+    child = subprocess.Popen(command, start_new_session=True, **settings)
+    try:
+        return child.wait()
+    except KeyboardInterrupt:
+        os.killpg(child.pid, signal.SIGINT)
+        try:
+            child.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        raise
+
+
+def processor_seconds():
+    """Of the commands that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run_part(stage, number, folder, program):
+    """The results get their name when they are whole."""
+    whole = part_file(folder, number)
+    partial = whole.with_suffix(".partial")
+    names = {"holdfast": program, "file": partial, "folder": folder, "root": Path.cwd()}
+    command = [word.format(**names) for word in stage.commands[number - 1]]
+    partial.unlink(missing_ok=True)
+    # The bench writes below its current folder.
+    cwd = folder if stage.needs == "recordings" else None
+    began = time.monotonic(), processor_seconds()
+    path = f"{os.environ['PATH']}:{Path.home()}/.cargo/bin"
+    environment = {**os.environ, "HOLDFAST": program, "PATH": path}
+    if "HOLDFAST_TRACES" in os.environ:
+        environment["HOLDFAST_TRACES"] = str(START / os.environ["HOLDFAST_TRACES"])
+    with open(folder / "messages", "ab") as messages, open(folder / "output", "wb") as output:
+        status = run_command(command, stdout=output, stderr=messages, cwd=cwd, env=environment)
+    if status:
+        return f"status {status}: {folder}/messages"
+    if not partial.exists():
+        (folder / "output").rename(partial)
+    with open(folder / "times", "a") as times:
+        times.write(f"{time.monotonic() - began[0]:.1f} {processor_seconds() - began[1]:.1f}\n")
+    partial.rename(whole)
+    return ""
+
+
+def complete(folder, name):
+    return all(part_file(folder / name, number + 1).exists() for number in range(len(STAGES[name].commands)))
+
+
+def run(folder, wanted):
+    named = os.environ.get("HOLDFAST")
+    program = str((START / named if named else Path("target/release/holdfast")).resolve())
+    if not Path(program).is_file():
+        sys.exit(f"paper.py: {program}: no such program; make build, or set HOLDFAST")
+    digest = hashlib.sha256(Path(program).read_bytes()).hexdigest()
+    skipped = {needs: missing(needs, program) for needs in {stage.needs for stage in STAGES.values()}}
+    notes = {}
+    parts = []
+    for name in wanted:
+        stage, own, key = STAGES[name], folder / name, key_of(STAGES[name], digest)
+        if skipped[stage.needs]:
+            notes[name] = f"skipped: {skipped[stage.needs]}"
+            continue
+        if not (own / "key").exists() or (own / "key").read_text() != key:
+            shutil.rmtree(own, ignore_errors=True)
+            own.mkdir(parents=True)
+            (own / "key").write_text(key)
+        numbers = range(1, len(stage.commands) + 1)
+        parts += [(name, number) for number in numbers if not part_file(own, number).exists()]
+    share = {name: STAGES[name].seconds / len(STAGES[name].commands) for name in wanted}
+    left = sum(share[name] for name, _ in parts)
+    done, began, status = 0, time.monotonic(), 0
+    try:
+        for index, (name, number) in enumerate(parts, 1):
+            pace = (time.monotonic() - began) / done if done else 1
+            of = f", part {number} of {len(STAGES[name].commands)}" if len(STAGES[name].commands) > 1 else ""
+            print(f"{index} of {len(parts)}: {name}{of}; about {max(1, round(left * pace / 60))} min left", flush=True)
+            if name not in notes:
+                failed = run_part(STAGES[name], number, folder / name, program)
+                if failed:
+                    notes[name] = f"failed: {failed}"
+                    print(f"    {notes[name]}", flush=True)
+                    status = 1
+            left, done = left - share[name], done + share[name]
+    except KeyboardInterrupt:
+        print("\nstopped; the same command goes on from here", file=sys.stderr)
+        status = 130
+    write_index(folder, notes)
+    return status
+
+
+# --- figures -------------------------------------------------------------------------------
+
+
+def results_of(folder, name):
+    """The results of a stage: JSON lines, one JSON list, or text."""
+    files = [part_file(folder / name, number + 1) for number in range(len(STAGES[name].commands))]
+    if STAGES[name].needs == "recordings":
+        files = [folder / name / f"target/recordings/{name.removeprefix('recordings-')}.jsonl"]
+    text = "".join(file.read_text() for file in files)
+    if name.startswith("claims-"):
+        return json.loads(text)
+    if name in ("demo", "packet-cost"):
+        return text
+    lines = [json.loads(line) for line in text.splitlines()]
+    return sorted(lines, key=lambda line: line["seed"])
+
+
+def rows_of(folder, table):
+    """The table's rows from the folder, or None if a stage of it is not complete there."""
+    stages, make = TABLES[table]
+    if not all(complete(folder, stage) for stage in stages):
+        return None
+    return make(*(results_of(folder, stage) for stage in stages))
+
+
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+
+
+def same(old, new):
+    """Equal, or each number is at most one unit of its last printed digit away. Bold is no difference."""
+    old, new = old.replace("**", ""), new.replace("**", "")
+    if old == new:
+        return True
+    if NUMBER.sub("#", old) != NUMBER.sub("#", new):
+        return False
+    return all(
+        len(a.partition(".")[2]) == len(b.partition(".")[2])
+        and abs(int(re.sub(r"\D", "", a)) - int(re.sub(r"\D", "", b))) <= 1
+        for a, b in zip(NUMBER.findall(old), NUMBER.findall(new)))
+
+
+def figures(table, rows):
+    """The figures of rows by row and number of the column: two columns may have one name."""
+    labels = table["labels"]
+    return {
+        (", ".join(filter(None, row[:labels])), column): row[column]
+        for row in rows for column in range(labels, len(row))
+    }
+
+
+def compare(folder):
+    """Each figure of the pages: (table, row, column, on the page, in the folder, verdict)."""
+    for name, table in read_results().items():
+        new = rows_of(folder, name) if name in TABLES else None
+        found = figures(table, new) if new else {}
+        for (row, column), written in figures(table, table["rows"]).items():
+            repeated = found.get((row, column))
+            if not any(map(str.isalnum, written)) or row in table.get("from-paper", []):
+                continue
+            verdict = "not repeated" if repeated is None else "same" if same(written, repeated) else "other"
+            yield name, row, table["columns"][column], written, repeated or "", verdict
+
+
+def take(folder):
+    results = read_results()
+    for name, table in results.items():
+        new = rows_of(folder, name) if name in TABLES else None
+        if new is None:
+            continue
+        labels = table["labels"]
+        rows = {tuple(row[:labels]): row for row in table["rows"]}
+        for row in new:
+            if tuple(row[:labels]) not in rows:
+                sys.exit(f"paper.py: {name}: the page has no row {row[:labels]}")
+            rows[tuple(row[:labels])] = row
+        table["rows"] = [rows[tuple(row[:labels])] for row in table["rows"]]
+        table["repeated"] = str(date.today())
+    write_results(results)
+    return write()
+
+
+def read_results():
+    return json.loads(RESULTS.read_text())["tables"]
+
+
+def write_results(tables):
+    """A line for each row, so that a change of a figure is one line of a diff."""
+    blocks = []
+    for name, table in tables.items():
+        keys = [key for key in table if key != "rows"]
+        head = [f"  {json.dumps(key)}: {json.dumps(table[key], ensure_ascii=False)}" for key in keys]
+        rows = ",\n".join(f"   {json.dumps(row, ensure_ascii=False)}" for row in table["rows"])
+        blocks.append(f" {json.dumps(name)}: {{\n" + ",\n".join(head) + f',\n  "rows": [\n{rows}]}}')
+    RESULTS.write_text('{"tables": {\n' + ",\n".join(blocks) + "\n}}\n")
+
+
+# --- pages ---------------------------------------------------------------------------------
+
+GENERATED = re.compile(
+    r"(?P<before>^(?P<indent> *)<!-- figures: (?P<name>\S+) -->\n\n?)"
+    r"(?P<table>(?: *\|.*\n)*)"
+    r"(?P<after>\n? *<!-- end -->\n)", re.M)
+
+
+def table_text(table, indent=""):
+    lines = [table["columns"], table["rule"], *table["rows"]]
+    def text(line):
+        return line if isinstance(line, str) else "|" + "".join(f" {cell} |" if cell else " |" for cell in line)
+
+    return "".join(f"{indent}{text(line)}\n" for line in lines)
+
+
+def generated(page, text, tables):
+    def table(match):
+        if tables.get(match["name"], {}).get("page") != str(page):
+            sys.exit(f"{page}: docs/figures.json has no table {match['name']} of this page")
+        return match["before"] + table_text(tables[match["name"]], match["indent"]) + match["after"]
+
+    return GENERATED.sub(table, text)
+
+
+def write():
+    tables = read_results()
+    for page in PAGES:
+        page.write_text(generated(page, page.read_text(), tables))
+    return 0
+
+
+def unmarked(page, text):
+    """Tables with a digit that are neither between the marks nor under `not measured`."""
+    inside = False
+    lines = [GENERATED.sub(lambda match: "\n" * match[0].count("\n"), text), ""]
+    lines = "\n".join(lines).split("\n")
+    number = 0
+    while number < len(lines):
+        first = number
+        while lines[number].lstrip().startswith("|"):
+            number += 1
+        if number > first:
+            before = next((line for line in reversed(lines[:first]) if line.strip()), "")
+            marked = re.match(r" *<!-- not measured: .+ -->$", before)
+            if not marked and re.search(r"\d", "".join(lines[first + 2:number])):
+                yield (f"{page}:{first + 1}: this table has figures and no mark: "
+                       "<!-- figures: NAME --> or <!-- not measured: REASON -->")
+        number += 1
+
+
+def check():
+    tables, wrong, seen = read_results(), [], set()
+    for page in PAGES:
+        text = page.read_text()
+        seen |= {match["name"] for match in GENERATED.finditer(text)}
+        if text.count("<!-- figures: ") != len(GENERATED.findall(text)):
+            wrong.append(f"{page}: <!-- figures: NAME -->, a table and <!-- end --> belong together")
+        if generated(page, text, tables) != text:
+            wrong.append(f"{page}: a figure is not that of docs/figures.json: scripts/paper.py write")
+        wrong += unmarked(page, text)
+    wrong += [f"docs/figures.json: {name}: no page has this table" for name in tables if name not in seen]
+    wrong += [f"scripts/paper_tables.py: {name}: not in docs/figures.json" for name in TABLES if name not in tables]
+    for name, table in tables.items():
+        stages = TABLES[name][0] if name in TABLES else None
+        if table["stages"] != stages:
+            wrong.append(f"docs/figures.json: {name}: stages: got {table['stages']}, paper_tables.py has {stages}")
+        if table["repeated"] and not stages:
+            wrong.append(f"docs/figures.json: {name}: repeated, and no stage makes it")
+    print("\n".join(wrong), end="\n" if wrong else "", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+# --- index ---------------------------------------------------------------------------------
+
+STYLE = """body{font:16px/1.5 sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222}
+table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:left}
+th{background:#f4f4f4}td:last-child{white-space:nowrap}summary{cursor:pointer}"""
+
+
+def html_table(head, rows):
+    """Rows of cells; a cell that begins with `<` is HTML."""
+    def cell(text):
+        return f"<td>{text if text.startswith('<a ') else html.escape(text)}</td>"
+
+    body = "".join("<tr>" + "".join(map(cell, row)) + "</tr>\n" for row in rows)
+    return "<table><tr>" + "".join(f"<th>{html.escape(text)}</th>" for text in head) + f"</tr>\n{body}</table>\n"
+
+
+def stage_row(folder, name, notes):
+    stage, own = STAGES[name], folder / name
+    there = sum(part_file(own, number + 1).exists() for number in range(len(stage.commands)))
+    state = notes.get(name) or f"{there} of {len(stage.commands)} parts"
+    pictures = sorted(own.glob("*.html")) + sorted(own.glob("target/recordings/*.svg"))
+    target = pictures[0] if pictures else own
+    link = f'<a href="{target.relative_to(folder)}">{name}</a>' if own.exists() else name
+    lines = (own / "times").read_text().splitlines() if (own / "times").exists() else []
+    times = [list(map(float, line.split())) for line in lines]
+    took = "{:.0f} s, {:.0f} s".format(*map(sum, zip(*times))) if times else ""
+    shown = " ".join(stage.commands[0]).replace("{holdfast}", "holdfast").replace("{root}/", "")
+    return [link, state, took, re.sub(r" --(out|shard) \S+", "", shown)]
+
+
+def write_index(folder, notes):
+    tables, rows = read_results(), list(compare(folder))
+    other = [row for row in rows if row[5] == "other"]
+    counts = {verdict: sum(row[5] == verdict for row in rows) for verdict in ("same", "other", "not repeated")}
+    total = (f"{counts['same']} figures are the same, {counts['other']} differ, "
+             f"{counts['not repeated']} were not repeated")
+    for name, row, column, written, repeated, _ in other:
+        print(f"differs: {tables[name]['page']}: {name}: {row}: {column}: page {written}, now {repeated}")
+    print(f"{total}; {folder}/index.html")
+    by_table = []
+    for name, table in tables.items():
+        own = [row for row in rows if row[0] == name]
+        verdicts = [str(sum(row[5] == verdict for row in own)) for verdict in ("same", "other", "not repeated")]
+        stages = ", ".join(TABLES[name][0]) if name in TABLES else f"no stage: {table['command']}"
+        by_table.append([table["page"], name, *verdicts, stages, table["repeated"] or "not repeated yet"])
+    parts = [
+        f"<!doctype html><meta charset=utf-8><title>Holdfast: figures repeated</title><style>{STYLE}</style>",
+        "<h1>Holdfast: figures repeated</h1>",
+        f"<p><b>{html.escape(total)}.</b> A figure is one cell of a table on a page. It is the same if each of its "
+        f"numbers is at most one unit of the last printed digit away. {date.today()}, Linux {os.uname().release}, "
+        f"{os.cpu_count()} processors.</p>",
+        "<h2>What differs</h2>",
+        html_table(["page", "table", "row", "column", "on the page", "now"],
+                   [[tables[row[0]]["page"], *row[:5]] for row in other]) if other else "<p>Nothing.</p>",
+        "<h2>Stages</h2>",
+        html_table(["stage", "state", "took, processor", "command"],
+                   [stage_row(folder, name, notes) for name in STAGES]),
+        "<h2>Tables</h2>",
+        html_table(["page", "table", "same", "differ", "not repeated", "made by", "page's figures are of"], by_table),
+        "<details><summary>Each figure that was repeated</summary>",
+        html_table(["table", "row", "column", "on the page", "now", ""],
+                   [row for row in rows if row[5] != "not repeated"]),
+        "</details>",
+    ]
+    (folder / "index.html").write_text("\n".join(parts))
+
+
+def main(arguments):
+    match arguments:
+        case ["run", *rest]:
+            folder = START / rest[0] if rest else Path("target/paper")
+            unknown = [name for name in rest[1:] if name not in STAGES]
+            if unknown:
+                sys.exit(f"paper.py: no stage {unknown[0]}; there are: {', '.join(STAGES)}")
+            folder.mkdir(parents=True, exist_ok=True)
+            return run(folder, rest[1:] or list(STAGES))
+        case ["take"] | ["take", _]:
+            return take(START / arguments[1] if len(arguments) > 1 else Path("target/paper"))
+        case ["write"]:
+            return write()
+        case ["--check"]:
+            return check()
+    print(__doc__ + "\nStages: " + ", ".join(STAGES), file=sys.stderr)
+    return 0 if arguments in (["-h"], ["--help"]) else 2
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(main(sys.argv[1:]))
