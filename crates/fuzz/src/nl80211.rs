@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The kernel's messages about a Wi-Fi interface.
 
-use holdfast_net::nl80211::{StationSignal, events_in, signal_in};
+use holdfast_net::nl80211::{StationSignal, access_points_in, events_in, signal_in};
 
 /// The interface that the messages may be about.
 const IFINDEX: u32 = 3;
@@ -13,5 +13,11 @@ pub fn nl80211(bytes: &[u8]) {
     assert!(events.len() * 20 <= bytes.len(), "events out of nothing");
     if let StationSignal::Dbm(dbm) = signal_in(bytes) {
         assert!(dbm < 0, "no signal of a radio");
+    }
+    for point in access_points_in(bytes) {
+        assert!(
+            point.network.len() < 256,
+            "an element has 255 bytes at most"
+        );
     }
 }

@@ -24,7 +24,7 @@ mod codec;
 mod tests;
 
 use codec::Message;
-pub use codec::{StationSignal, WifiEvent, WifiRole};
+pub use codec::{AccessPoint, StationSignal, WifiEvent, WifiRole};
 
 /// Multicast groups for a station's connections; events come by one of them.
 const GROUPS: [&str; 2] = ["mlme", "config"];
@@ -98,6 +98,13 @@ impl WifiMonitor {
         Ok(signal_of(answers))
     }
 
+    /// The access points in the results of the last scans. It starts none.
+    pub fn access_points(&mut self) -> io::Result<Vec<AccessPoint>> {
+        let answers = self.request(Message::get_scan(self.ifindex), NLM_F_DUMP)?;
+        let found = answers.iter().filter_map(Message::access_point);
+        Ok(found.collect())
+    }
+
     /// From now on an event reports when the signal falls below `dbm`, and when it has risen
     /// above it by `hysteresis_db`; until it is associated anew, or this is dropped. It takes
     /// replaces what others have set, a supplicant's background scan for one.
@@ -154,6 +161,14 @@ pub fn events_in(datagram: &[u8], ifindex: u32) -> Vec<WifiEvent> {
 /// The signal in a datagram of the kernel, as [`WifiMonitor::signal`] reads it.
 pub fn signal_in(datagram: &[u8]) -> StationSignal {
     signal_of(inner(messages(datagram)))
+}
+
+/// The access points in a datagram of the kernel, as [`WifiMonitor::access_points`] reads them.
+pub fn access_points_in(datagram: &[u8]) -> Vec<AccessPoint> {
+    let messages = inner(messages(NETLINK_GENERIC, datagram));
+    messages
+        .filter_map(|message| message.access_point())
+        .collect()
 }
 
 fn inner(messages: Vec<NetlinkMessage<GenlMessage<Message>>>) -> impl Iterator<Item = Message> {

@@ -28,6 +28,25 @@ pub struct Sources {
     /// Example: `-75`
     #[serde(with = "Maybe::<Number<-100, -20>>")]
     pub wifi_threshold_dbm: Option<f64>,
+    /// With `wifi`: a handoff begins when an access point of the same network is stronger than the own
+    /// one by this many dB, in two queries in a row. The daemon warns the gateway
+    /// (`going-down-soon`), and base stations nearby begin to buffer. It runs
+    /// `wifi_roam_command`. The same access point is taken again only after it was weaker than the
+    /// own one in between.
+    ///
+    /// Cost: Its results are those of the supplicant's scans: without background scans there are none.
+    ///
+    /// Example: `8`
+    #[serde(with = "Maybe::<Number<1, 40>>")]
+    pub wifi_stronger_db: Option<f64>,
+    /// With `wifi_stronger_db`: the program that lets the interface roam then. Its arguments are the
+    /// interface's name and the access point's address. `wpa_cli -i INTERFACE roam ADDRESS` does it.
+    ///
+    /// Cost: It runs with the daemon's rights. Without it the supplicant alone decides when to roam.
+    ///
+    /// Example: `"/usr/local/bin/roam"`
+    #[serde(with = "Maybe::<AbsolutePath>")]
+    pub wifi_roam_command: Option<String>,
     /// A modem of ModemManager, by its D-Bus path (`/org/freedesktop/ModemManager1/Modem/0`), or
     /// `auto` for the one that has the interface among its ports. The link is down when the modem's
     /// state leaves `connected`, and up when it is `connected` again. `holdfast status` shows its
@@ -59,6 +78,8 @@ impl Default for Sources {
         Self {
             wifi: false,
             wifi_threshold_dbm: None,
+            wifi_stronger_db: None,
+            wifi_roam_command: None,
             modem: None,
             script: None,
             poll: Duration::from_millis(500),

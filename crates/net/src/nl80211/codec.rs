@@ -4,6 +4,8 @@
 //! Attributes that are not needed here are stepped over unread: a driver's or a later kernel's
 //! addition to one of them does not cost the event.
 
+use std::time::Duration;
+
 use netlink_packet_core::{DecodeError, Emitable, NlaBuffer, ParseableParametrized};
 use netlink_packet_generic::{GenlFamily, GenlHeader};
 
@@ -11,6 +13,8 @@ const CMD_GET_INTERFACE: u8 = 5;
 const CMD_NEW_INTERFACE: u8 = 7;
 const CMD_GET_STATION: u8 = 17;
 const CMD_NEW_STATION: u8 = 19;
+const CMD_GET_SCAN: u8 = 32;
+const CMD_NEW_SCAN_RESULTS: u8 = 34;
 const CMD_AUTHENTICATE: u8 = 37;
 const CMD_DEAUTHENTICATE: u8 = 39;
 const CMD_DISASSOCIATE: u8 = 40;
@@ -23,6 +27,7 @@ const CMD_NOTIFY_CQM: u8 = 64;
 const ATTR_IFINDEX: u16 = 3;
 const ATTR_IFTYPE: u16 = 5;
 const ATTR_STA_INFO: u16 = 21;
+const ATTR_BSS: u16 = 47;
 const ATTR_TIMED_OUT: u16 = 65;
 const ATTR_STATUS_CODE: u16 = 72;
 const ATTR_CQM: u16 = 94;
@@ -32,6 +37,15 @@ const STA_INFO_SIGNAL_AVG: u16 = 13;
 const STA_INFO_FLAGS: u16 = 17;
 /// The bit of `NL80211_STA_FLAG_AUTHORIZED` in `struct nl80211_sta_flag_update`.
 const AUTHORIZED: u32 = 1 << 1;
+
+const BSS_BSSID: u16 = 1;
+const BSS_INFORMATION_ELEMENTS: u16 = 6;
+const BSS_SIGNAL_MBM: u16 = 7;
+const BSS_STATUS: u16 = 9;
+const BSS_SEEN_MS_AGO: u16 = 10;
+const STATUS_ASSOCIATED: u32 = 1;
+/// The identifier of the SSID among a frame's elements.
+const ELEMENT_SSID: u8 = 0;
 
 const CQM_RSSI_THOLD: u16 = 1;
 const CQM_RSSI_HYST: u16 = 2;
@@ -93,6 +107,21 @@ pub enum StationSignal {
     Unknown,
     /// Its average if the driver has one, dBm, below 0.
     Dbm(i8),
+}
+
+/// An access point in the results of the interface's last scans.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessPoint {
+    /// Its address (BSSID).
+    pub address: [u8; 6],
+    /// The name of its network (SSID).
+    pub network: Vec<u8>,
+    /// Its signal, dBm.
+    pub dbm: i32,
+    /// How long ago its last beacon came.
+    pub seen_ago: Duration,
+    /// The interface is associated with it.
+    pub is_own: bool,
 }
 
 /// A message of nl80211: its command and its attributes as they stand.
@@ -165,6 +194,32 @@ impl Message {
             command: CMD_GET_STATION,
             attributes: attribute(ATTR_IFINDEX, &ifindex.to_ne_bytes()),
         }
+    }
+
+    /// Asks for the results of the last scans.
+    pub(super) fn get_scan(ifindex: u32) -> Self {
+        Self {
+            command: CMD_GET_SCAN,
+            attributes: attribute(ATTR_IFINDEX, &ifindex.to_ne_bytes()),
+        }
+    }
+
+    /// The access point in an answer to that; none without a signal in dBm.
+    pub(super) fn access_point(&self) -> Option<AccessPoint> {
+        if self.command != CMD_NEW_SCAN_RESULTS {
+            return None;
+        }
+        let bss = find(&self.attributes, ATTR_BSS)?;
+        let value = |kind| find(bss, kind).and_then(number);
+        let elements = find(bss, BSS_INFORMATION_ELEMENTS)?;
+        Some(AccessPoint {
+            address: *find(bss, BSS_BSSID)?.first_chunk()?,
+            network: element(elements, ELEMENT_SSID)?.to_owned(),
+            // Hundredths of a dBm.
+            dbm: value(BSS_SIGNAL_MBM)?.cast_signed() / 100,
+            seen_ago: Duration::from_millis(value(BSS_SEEN_MS_AGO)?.into()),
+            is_own: value(BSS_STATUS) == Some(STATUS_ASSOCIATED),
+        })
     }
 
     /// Asks for an event when the signal crosses a threshold.
@@ -265,6 +320,20 @@ fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
             return rest.get(4..length);
         }
         rest = rest.get(length.next_multiple_of(4)..)?;
+    }
+}
+
+/// The value of the first element of a frame with this identifier (IEEE 802.11, 9.4.2.1).
+fn element(mut elements: &[u8], wanted: u8) -> Option<&[u8]> {
+    loop {
+        let [identifier, length, rest @ ..] = elements else {
+            return None;
+        };
+        let (value, after) = rest.split_at_checked(usize::from(*length))?;
+        if *identifier == wanted {
+            return Some(value);
+        }
+        elements = after;
     }
 }
 

@@ -282,3 +282,51 @@ fn a_kernel_or_an_interface_without_wifi_is_reported_in_one_line() {
     assert!(!error.to_string().contains('\n'));
     assert!(WifiMonitor::open("no-such-if").is_err());
 }
+
+/// An answer with the results of a scan.
+fn scanned(signal_mbm: Option<i32>, status: Option<u32>, elements: &[u8]) -> Message {
+    let mut bss = attribute_of(1, &[2, 0, 0, 0, 1, 0]);
+    bss.extend(attribute_of(6, elements));
+    bss.extend(signal_mbm.map_or(Vec::new(), |mbm| attribute_of(7, &mbm.to_ne_bytes())));
+    bss.extend(status.map_or(Vec::new(), |status| attribute_of(9, &status.to_ne_bytes())));
+    bss.extend(attribute_of(10, &1_500_u32.to_ne_bytes()));
+    let attributes = attribute_of((1 << 15) + 47, &bss);
+    let header = netlink_packet_generic::GenlHeader {
+        cmd: 34,
+        version: 1,
+    };
+    netlink_packet_core::ParseableParametrized::parse_with_param(&attributes[..], header).unwrap()
+}
+
+fn attribute_of(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut octets = (4 + value.len() as u16).to_ne_bytes().to_vec();
+    octets.extend(kind.to_ne_bytes());
+    octets.extend(value);
+    octets.resize(octets.len().next_multiple_of(4), 0);
+    octets
+}
+
+#[test]
+fn access_points_of_a_scan_have_their_network_and_signal() {
+    // Supported rates, then the SSID `net`.
+    let elements = [1, 2, 0x82, 0x84, 0, 3, b'n', b'e', b't'];
+    let own = scanned(Some(-6_250), Some(1), &elements);
+    let expected = AccessPoint {
+        address: [2, 0, 0, 0, 1, 0],
+        network: b"net".to_vec(),
+        dbm: -62,
+        seen_ago: std::time::Duration::from_millis(1_500),
+        is_own: true,
+    };
+    assert_eq!(own.access_point(), Some(expected));
+    // Authenticated with it alone.
+    let other = scanned(Some(-7_000), Some(0), &elements).access_point();
+    assert_eq!(other.map(|point| point.is_own), Some(false));
+    // A driver without dBm; a frame that ends in its SSID.
+    assert_eq!(scanned(None, None, &elements).access_point(), None);
+    assert_eq!(
+        scanned(Some(-7_000), None, &elements[..8]).access_point(),
+        None
+    );
+    assert_eq!(own.signal(), None);
+}

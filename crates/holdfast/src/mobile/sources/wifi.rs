@@ -3,14 +3,19 @@
 
 use std::convert::Infallible;
 use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use holdfast_core::LinkEvent;
-use holdfast_net::nl80211::{StationSignal, WifiEvent, WifiMonitor};
+use holdfast_net::nl80211::{AccessPoint, StationSignal, WifiEvent, WifiMonitor};
 use holdfast_net::readiness::wait_readable;
 
 use super::{Reporter, SourceEvent, SourceTask};
+use stronger::Stronger;
+
+mod stronger;
 use crate::settings::SourceSettings;
 
 /// dB by which the signal has to rise again before the driver reports the next fall.
@@ -33,6 +38,8 @@ pub(super) struct WifiSource {
     interface: String,
     poll: Duration,
     threshold_dbm: Option<i32>,
+    stronger_db: Option<i32>,
+    roam_command: Option<PathBuf>,
 }
 
 impl WifiSource {
@@ -41,6 +48,8 @@ impl WifiSource {
             interface: interface.to_owned(),
             poll: settings.poll,
             threshold_dbm: settings.wifi_threshold_dbm,
+            stronger_db: settings.wifi_stronger_db,
+            roam_command: settings.wifi_roam_command.clone(),
         }
     }
 }
@@ -61,6 +70,8 @@ impl WifiSource {
         reporter.report_blocking(SourceEvent::Runs)?;
         self.set_threshold(&mut monitor, reporter)?;
         let mut station = Station::default();
+        let mut stronger = self.stronger_db.map(Stronger::new);
+        let mut roaming: Option<Child> = None;
         let mut poll_at = Instant::now();
         loop {
             let left = poll_at.saturating_duration_since(Instant::now());
@@ -81,11 +92,45 @@ impl WifiSource {
                 for event in station.handle_signal(signal, Instant::now()) {
                     reporter.report_blocking(event)?;
                 }
+                if let (Some(stronger), StationSignal::Dbm(own)) = (&mut stronger, signal)
+                    && let Some(point) = stronger.look(own.into(), &monitor.access_points()?)
+                {
+                    reporter.report_blocking(stronger::begins(point, own))?;
+                    reporter.report_blocking(SourceEvent::Link(LinkEvent::GoingDownSoon(None)))?;
+                    self.roam(point, &mut roaming, reporter)?;
+                }
                 let is_joining = station.joining_since.is_some();
                 poll_at = Instant::now() + if is_joining { KEYS_POLL } else { self.poll };
             }
             reporter.is_connected()?;
         }
+    }
+
+    /// Runs the program that lets the interface roam, unless it still runs.
+    fn roam(
+        &self,
+        to: &AccessPoint,
+        running: &mut Option<Child>,
+        reporter: &Reporter,
+    ) -> anyhow::Result<()> {
+        let Some(program) = &self.roam_command else {
+            return Ok(());
+        };
+        if let Some(child) = running
+            && child.try_wait()?.is_none()
+        {
+            return Ok(());
+        }
+        let mut command = Command::new(program);
+        command.arg(&self.interface).arg(stronger::text(to));
+        match command.stdin(Stdio::null()).spawn() {
+            Ok(child) => *running = Some(child),
+            Err(error) => {
+                let text = format!("sources.wifi_roam_command: {}: {error}", program.display());
+                reporter.report_blocking(SourceEvent::Note(text))?;
+            }
+        }
+        Ok(())
     }
 
     /// It ends with each association: it is set for the next one too.

@@ -22,6 +22,10 @@ pub(crate) struct SourceSettings {
     pub(crate) wifi: bool,
     /// The driver reports when the signal crosses this level, dBm.
     pub(crate) wifi_threshold_dbm: Option<i32>,
+    /// A handoff begins when another access point is stronger by this many dB.
+    pub(crate) wifi_stronger_db: Option<i32>,
+    /// The program that lets the interface roam then.
+    pub(crate) wifi_roam_command: Option<PathBuf>,
     /// A modem.
     pub(crate) modem: Option<ModemChoice>,
     /// A program.
@@ -35,6 +39,8 @@ impl From<Sources> for SourceSettings {
         Self {
             wifi: keys.wifi,
             wifi_threshold_dbm: keys.wifi_threshold_dbm.map(|dbm| dbm.round() as i32),
+            wifi_stronger_db: keys.wifi_stronger_db.map(|db| db.round() as i32),
+            wifi_roam_command: keys.wifi_roam_command.map(PathBuf::from),
             modem: keys.modem.map(modem),
             script: keys.script.map(PathBuf::from),
             poll: keys.poll,
