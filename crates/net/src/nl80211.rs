@@ -165,7 +165,7 @@ pub fn signal_in(datagram: &[u8]) -> StationSignal {
 
 /// The access points in a datagram of the kernel, as [`WifiMonitor::access_points`] reads them.
 pub fn access_points_in(datagram: &[u8]) -> Vec<AccessPoint> {
-    let messages = inner(messages(NETLINK_GENERIC, datagram));
+    let messages = inner(messages(datagram));
     messages
         .filter_map(|message| message.access_point())
         .collect()
