@@ -18,7 +18,6 @@ mod run;
 mod run_index;
 mod setup;
 mod show;
-mod slurm;
 mod table;
 
 use std::path::PathBuf;

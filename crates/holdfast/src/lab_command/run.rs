@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `holdfast lab run`: carries scenarios out.
 
+mod slurm;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,9 +18,9 @@ use holdfast_lab::substrate::{ExecutionSettings, Lacking, Substrate, SubstrateKi
 use holdfast_testbed::stop::StopFlag;
 
 use super::line_file::LineFile;
+use super::load;
 use super::output::{Output, OutputClosed, print};
 use super::run_index::RunIndex;
-use super::{load, slurm};
 
 /// Run scenarios, and print a table of what came out
 ///
@@ -37,37 +39,37 @@ use super::{load, slurm};
 pub(super) struct RunArgs {
     /// Scenarios, or folders of them
     #[arg(value_name = "SCENARIO", required = true)]
-    pub(super) scenarios: Vec<PathBuf>,
+    scenarios: Vec<PathBuf>,
     /// What they run on
     #[arg(long, value_enum, value_name = "SUBSTRATE", default_value_t)]
-    pub(super) substrate: SubstrateArg,
+    substrate: SubstrateArg,
     /// The first repetition's seed, instead of the scenarios' own
     #[arg(long)]
-    pub(super) seed: Option<u64>,
+    seed: Option<u64>,
     /// Runs at a time; on live one, else as many as there are processors; with Slurm those of a
     /// task, one without it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(super) jobs: Option<u16>,
+    jobs: Option<u16>,
     /// Only part I of N of the runs
     #[arg(long, value_name = "I/N")]
-    pub(super) shard: Option<Shard>,
+    shard: Option<Shard>,
     /// Write results to FILE, a line of JSON each; `-` is the standard output, instead
     /// of the table
     #[arg(long, value_name = "FILE")]
-    pub(super) out: Option<PathBuf>,
+    out: Option<PathBuf>,
     /// Keep the results that --out has, and carry out only the runs that are not there
     #[arg(long, requires = "out")]
-    pub(super) resume: bool,
+    resume: bool,
     /// What carries the runs out
     #[arg(long, value_enum, value_name = "EXECUTOR", default_value_t)]
     executor: Executor,
     /// Tasks of the job array at most; with --executor slurm
     #[arg(long, value_name = "N", default_value_t = 16)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(super) workers: u16,
+    workers: u16,
     /// Write the packets of each run to files in DIR, in pcapng
     #[arg(long, value_name = "DIR")]
-    pub(super) pcap: Option<PathBuf>,
+    pcap: Option<PathBuf>,
     /// What results call the substrate: for the lab inside of a virtual kernel
     #[arg(long, value_name = "NAME", hide = true)]
     label: Option<String>,
@@ -89,7 +91,7 @@ enum Executor {
 
 /// `--substrate`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(super) enum SubstrateArg {
+enum SubstrateArg {
     /// The simulator: the same to the bit everywhere, much faster than real time
     #[default]
     Model,
@@ -101,7 +103,7 @@ pub(super) enum SubstrateArg {
 
 impl SubstrateArg {
     /// As the command line takes it.
-    pub(super) fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         SubstrateKind::from(self).name()
     }
 }
@@ -117,7 +119,7 @@ impl From<SubstrateArg> for SubstrateKind {
 }
 
 /// A run with its index among all runs of the scenarios.
-pub(super) type Indexed<'a> = (usize, &'a Run);
+type Indexed<'a> = (usize, &'a Run);
 
 /// The runs that the substrate carries out; reports which it does not, and why.
 ///
@@ -167,7 +169,7 @@ fn without_refused<'a>(
 
 /// The results of a command, and where they go.
 #[derive(Debug)]
-pub(super) struct Results {
+struct Results {
     output: Output,
     /// By the indices of their runs, without series: the table does not need them, and they are
     /// long.
@@ -213,17 +215,12 @@ impl Results {
     }
 
     /// Whether the run has a result.
-    pub(super) fn has(&self, index: usize) -> bool {
+    fn has(&self, index: usize) -> bool {
         self.lines.contains_key(&index)
     }
 
     /// The result of a run that has none yet, and its text.
-    pub(super) fn add(
-        &mut self,
-        index: usize,
-        text: String,
-        mut line: ResultLine,
-    ) -> anyhow::Result<()> {
+    fn add(&mut self, index: usize, text: String, mut line: ResultLine) -> anyhow::Result<()> {
         self.output.write(index, text)?;
         line.series = None;
         self.lines.insert(index, line);

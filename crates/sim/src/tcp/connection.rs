@@ -6,13 +6,14 @@ use core::net::IpAddr;
 use holdfast_wire::{Flags, Instant, Options, SeqNum, Timestamps};
 
 use super::congestion::Congestion;
-use super::dup_acks::DelayedDupAcks;
 use super::handoffs::Handoffs;
 use super::reassembly::Reassembly;
 use super::rto::RtoEstimator;
 use super::scoreboard::Scoreboard;
 use super::settings::TcpSettings;
-use super::variables::{Application, Counters, End, Ending, Rcv, Snd, State, Timed, Timers, View};
+use super::variables::{
+    Application, Counters, DelayedDupAcks, End, Ending, Rcv, Snd, State, Timed, Timers, View,
+};
 use crate::packet::{Body, Packet, TcpPacket};
 
 /// One end of a connection.

@@ -9,21 +9,11 @@
 use holdfast_wire::Instant;
 
 use super::connection::Connection;
+use super::variables::DelayedDupAcks;
 use crate::packet::Packet;
 
 /// Duplicate ACKs that make for a fast retransmit (RFC 5681, 3.2).
 const DUP_ACKS_OF_LOSS: u32 = 3;
-
-/// Since `rcv.nxt` last advanced.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct DelayedDupAcks {
-    /// Segments behind the hole.
-    segments: u32,
-    /// ACKs that wait.
-    waiting: u32,
-    /// They have waited in vain.
-    released: bool,
-}
 
 impl Connection {
     /// A segment behind a hole has come. True: its ACK waits.

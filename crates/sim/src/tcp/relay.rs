@@ -4,17 +4,8 @@
 use holdfast_wire::Instant;
 
 use super::connection::Connection;
-use super::variables::{Ending, State};
+use super::variables::{Ending, Received, State};
 use crate::packet::Packet;
-
-/// What an end has received in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Received {
-    /// Bytes.
-    pub bytes: u64,
-    /// The other end has closed behind them.
-    pub closed: bool,
-}
 
 impl Connection {
     /// What it has received in order so far.

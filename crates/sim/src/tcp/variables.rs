@@ -3,9 +3,28 @@
 
 use holdfast_wire::{Duration, Endpoint, Instant, SeqNum};
 
-use super::dup_acks::DelayedDupAcks;
 use super::reassembly::Reassembly;
 use crate::packet::NodeId;
+
+/// Duplicate ACKs that wait, since `rcv.nxt` last advanced.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DelayedDupAcks {
+    /// Segments behind the hole.
+    pub segments: u32,
+    /// These ACKs.
+    pub waiting: u32,
+    /// They have waited in vain.
+    pub released: bool,
+}
+
+/// What an end has received in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// Bytes.
+    pub bytes: u64,
+    /// The other end has closed behind them.
+    pub closed: bool,
+}
 
 /// One end's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

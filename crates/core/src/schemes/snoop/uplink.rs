@@ -61,8 +61,7 @@ const GAPS_MAX: usize = 64;
 /// An ACK is withheld for the wired half's round trip plus this: less than a sender adds to the whole
 /// path's (Linux: `TCP_RTO_MIN`, 200 ms).
 const WITHHOLD_MAX: Duration = Duration::from_millis(100);
-/// Before a round trip is known: an MH that is silent for longer had nothing to send (RFC 6298,
-/// 2.1).
+/// Before a round trip is known: an MH that is silent for longer had nothing to send (RFC 6298, 2.1).
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// A hole in the data of the MH.

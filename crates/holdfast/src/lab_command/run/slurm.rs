@@ -17,9 +17,9 @@ use holdfast_lab::demo::own_binary;
 use holdfast_lab::report::quoted;
 use holdfast_testbed::stop::{Interrupted, StopFlag};
 
-use super::line_file::each_line;
-use super::run::{Indexed, Results, RunArgs};
-use super::run_index::RunIndex;
+use super::{Indexed, Results, RunArgs};
+use crate::lab_command::line_file::each_line;
+use crate::lab_command::run_index::RunIndex;
 
 /// How often the queue is looked at.
 const POLL: Duration = Duration::from_secs(2);
