@@ -248,11 +248,11 @@ def rows_of(folder, table):
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
-def same(old, new):
+def same(old, new, is_exact):
     """Equal, or each number is at most one unit of its last printed digit away. Bold is no difference."""
     old, new = old.replace("**", ""), new.replace("**", "")
-    if old == new:
-        return True
+    if old == new or is_exact:
+        return old == new
     if NUMBER.sub("#", old) != NUMBER.sub("#", new):
         return False
     return all(
@@ -279,7 +279,8 @@ def compare(folder):
             repeated = found.get((row, column))
             if not any(map(str.isalnum, written)) or row in table.get("from-paper", []):
                 continue
-            verdict = "not repeated" if repeated is None else "same" if same(written, repeated) else "other"
+            is_same = repeated is not None and same(written, repeated, table["kind"] == "model")
+            verdict = "not repeated" if repeated is None else "same" if is_same else "other"
             yield name, row, table["columns"][column], written, repeated or "", verdict
 
 
