@@ -13,7 +13,7 @@ pub(super) const ROWS: &[Row] = &[
     row("gateway --wireless sixteen-letters-", 64, &["invalid value 'sixteen-letters-' for '--wireless <IF>': takes the name of a network interface, 1 to 15 characters", "see: holdfast gateway --help"]),
     row("gateway --wireless ''", 64, &["invalid value '' for '--wireless <IF>': takes the name of a network interface, 1 to 15 characters", "see: holdfast gateway --help"]),
     row("gateway --wireless w{nl}0", 64, &["invalid value 'w", "0' for '--wireless <IF>': takes the name of a network interface, 1 to 15 characters", "see: holdfast gateway --help"]),
-    row("gateway --wireless w0 --scheme mtcp-2", 64, &["invalid value 'mtcp-2' for '--scheme <SCHEME>'", "[possible values: ", "tip: a similar value exists: 'mtcp'", "see: holdfast gateway --help"]),
+    row("gateway --wireless w0 --scheme mtcp-2", 64, &["invalid value 'mtcp-2' for '--scheme <SCHEME>'", "[possible values: ", "tip: a similar value exists: 'mtcp-2007'", "see: holdfast gateway --help"]),
     row("gateway --wireless w0 --scheme ''", 64, &["a value is required for '--scheme <SCHEME>' but none was supplied", "[possible values: ", "see: holdfast gateway --help"]),
     row("gateway --wireless w0 --wired w0", 64, &["key `gateway.wired`: got \"w0\", which is the wireless interface", "takes the one toward the fixed hosts"]),
     row("gateway --wireless w0 --snoop-set 1996", 64, &["invalid value '1996' for '--snoop-set <SET>'", "[possible values: ", "tip: a similar value exists: '1995'", "see: holdfast gateway --help"]),

@@ -477,7 +477,10 @@ fn too_many_outages_are_refused_when_the_run_begins_and_cost_nothing_before() {
 #[test]
 fn a_scenario_that_is_no_regular_file_is_refused_unread() {
     let error = format!("{:#}", Scenario::load(Path::new("/dev/zero")).unwrap_err());
-    assert_eq!(error, "/dev/zero: cannot be read: not a file or a pipe");
+    assert_eq!(
+        error,
+        "/dev/zero: cannot be read; name a file, or a scenario of `holdfast lab list`: not a file or a pipe"
+    );
     let trace = error_of("[transfer]\nbytes = 1\n[wireless]\nrate_trace = \"/dev/zero\"");
     assert!(trace.contains("not a file or a pipe"), "{trace}");
 }

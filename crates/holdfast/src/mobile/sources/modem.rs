@@ -141,7 +141,8 @@ async fn connect(address: Option<&str>) -> anyhow::Result<Connection> {
     let connection = connection.method_timeout(ANSWER_WITHIN);
     let bus = tokio::time::timeout(ANSWER_WITHIN, connection.build()).await;
     let bus = bus.context("sources.modem: the system's D-Bus does not answer")?;
-    bus.context("sources.modem: no system D-Bus")
+    // The error's text has its cause.
+    bus.map_err(|error| anyhow::anyhow!("sources.modem: no system D-Bus: {error}"))
 }
 
 /// The modems of ModemManager by D-Bus path, with the names of their ports.
