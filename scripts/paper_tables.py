@@ -469,6 +469,77 @@ def recordings_gaps(lines):
     return rows
 
 
+# Remedies of a scenario, as the pages name them.
+REMEDIES = {
+    "M-TCP": "M-TCP (1997)", "hold": "`hold`", "auto": "`auto`", "link that keeps its packets": "a link that keeps its packets",
+    "the same, delayed duplicate ACKs": "link without order, delayed duplicate ACKs",
+}
+
+
+def baselines(parameter, cell, names=(), bound=None):
+    """A row a remedy, a column a value of the parameter, and the most bytes acknowledged ahead. `bound`: the last row."""
+    names = {**REMEDIES, **dict(names)}
+
+    def rows(lines):
+        cells = groups(lines, "remedy", parameter)
+        values = list(dict.fromkeys(value for _, value in cells))
+        found = []
+        for remedy in dict.fromkeys(remedy for remedy, _ in cells):
+            runs = [cells[remedy, value] for value in values]
+            ahead = max(run["acknowledged_ahead_bytes"] for cell_runs in runs for run in cell_runs)
+            found.append([names.get(remedy, remedy), *map(cell, runs), f"{ahead:,}"])
+        if bound:
+            found.append(["the bound", *(bound(cells["none", value]) for value in values), ""])
+        return found
+
+    return rows
+
+
+def megabits(runs):
+    return f"{median([run['goodput_mbps'] for run in runs]):.2f}"
+
+
+def whole_seconds(runs):
+    middle = median(map(transfer_s, runs))
+    return "not finished" if middle == float("inf") else f"{middle:,.0f}"
+
+
+def tenths_of_seconds(runs):
+    return f"{median(map(transfer_s, runs)):.1f}"
+
+
+def baselines_haproxy(lines):
+    cells = groups(lines, "remedy", "kbit_per_error")
+    return [
+        [sender, scheme, *(megabits(cells[f"{scheme}, {sender}", kbit]) for kbit in (128, 1024))]
+        for sender in ("Cubic", "BBR") for scheme in ("none", "Snoop of today", "HAProxy")
+    ]
+
+
+def slow(lines):
+    """Seconds, and bytes that the MH receives again for each byte."""
+    cells = groups(lines, "sender", "kbit_per_s", "scheme")
+
+    def cell(runs):
+        again = statistics.fmean(run["duplicates_per_byte"] for run in runs)
+        return f"{tenths_of_seconds(runs)}, {again:.2f}"
+
+    senders = {"reno43bsd": "without SACK", "sack": "with SACK"}
+    return [
+        [name, kbit, *(cell(cells[sender, kbit, scheme]) for scheme in ("none", "hold", "auto"))]
+        for sender, name in senders.items() for kbit in ("16", "32", "64", "128", "256")
+    ]
+
+
+def linux_mtcp(lines):
+    cells = groups(lines, "disconnection_s", "scheme")
+    return [
+        [f"{length} s", f"{cells[length, 'none'][0]['optimal_s']:.1f}",
+         *(tenths_of_seconds(cells[length, scheme]) for scheme in ("none", "mtcp-plus", "mtcp-2007"))]
+        for length in (5, 10, 30, 180)
+    ]
+
+
 # The table, its stages, its rows from the results of these stages in this order.
 TABLES = {
     **{f"claims-{paper}": ([f"claims-{paper}"], claims) for paper in PAPERS},
@@ -500,6 +571,16 @@ TABLES = {
     "freeze-taken": (["freeze-taken"], freeze_taken),
     "snoop-cache": (["snoop-cache"], snoop_cache),
     "snoop-handoff": (["snoop-handoff-model", "snoop-handoff"], snoop_handoff),
+    "baselines-bit-errors": (["baselines-snoop"], baselines("kbit_per_error", megabits)),
+    "baselines-disconnections": (["baselines-mtcp"], baselines(
+        "disconnection_s", whole_seconds,
+        {"hold": "`hold`, no signals", "auto": "`auto`, no signals", "EBSN": "EBSN, the link loses"},
+        lambda runs: f"{median([run['optimal_s'] for run in runs]):.0f}")),
+    "baselines-freeze": (["baselines-freeze"], baselines(
+        "disconnect_s", tenths_of_seconds, {"M-TCP": "M-TCP of today"})),
+    "baselines-haproxy": (["baselines-haproxy"], baselines_haproxy),
+    "slow": (["slow"], slow),
+    "mtcp-plus-linux-mtcp": (["mtcp-plus-linux-mtcp"], linux_mtcp),
     "recordings": (["recordings-core"], recordings_shares(["none", "auto"], counts_cells=False)),
     "recordings-gaps": (["recordings-core"], recordings_gaps),
     "recordings-uploads": (["recordings-uploads"], recordings_shares(["none", "keep", "auto"], counts_cells=True)),

@@ -8,8 +8,8 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use crate::delivery::DeliveryRate;
-use crate::recent_gaps::RecentGaps;
+use crate::delivery::{DeliveryRate, bytes_in};
+use crate::recent_max::{RecentGaps, RecentMax};
 use crate::rtt::RttEstimator;
 
 /// What may come on top of the longest gap before the MH counts as silent.
@@ -28,9 +28,15 @@ const PROBE_SILENCE_PARTS: u32 = 600;
 /// them.
 const PROBE_INTERVAL_KEPT: Duration = Duration::from_secs(1);
 /// A probe takes at most one part in this many of the link.
-const PROBE_PARTS: u64 = 20;
-/// Bytes of a probe.
-const PROBE_BYTES: u64 = 1500;
+const PROBE_PARTS: u32 = 20;
+/// The same on a link so slow that the interval would be too long.
+const PROBE_PARTS_SLOW: u32 = 2;
+/// Bytes of a segment, or of a probe.
+const SEGMENT_BYTES: u64 = 1500;
+/// What a segment takes the link counts up to here: the rate of a fade says little of the next one.
+const SEGMENT_TIME_MAX: Duration = Duration::from_millis(500);
+const WINDOW_INITIAL_MIN: u64 = 2 * 1460;
+const WINDOW_INITIAL_MAX: u64 = 10 * 1460;
 
 /// What is known of such a link.
 #[derive(Clone, Debug, Default)]
@@ -38,11 +44,15 @@ pub(crate) struct ChangingLink {
     /// Between two answers.
     gaps: RecentGaps,
     /// The wait for an answer began with an answer: the link is busy.
-    pub is_busy: bool,
+    is_busy: bool,
+    /// It was idle in the present measurement of the rate.
+    was_idle: bool,
     /// The last silence was a slow link's, or one that keeps its packets in an outage.
     has_kept: bool,
     /// The rate since the outage.
     found: DeliveryRate,
+    /// Measured rates, bytes a second. A fade is short, and a slow link is slow all the time.
+    rates: RecentMax<u64, 30>,
 }
 
 impl ChangingLink {
@@ -57,9 +67,11 @@ impl ChangingLink {
             return rtt.rto(variation_min);
         };
         if self.is_busy {
-            return five_quarters(least.max(self.gaps.longest())) + GAP_SLACK;
+            return five_quarters(least.max(self.gaps.largest())) + GAP_SLACK;
         }
-        (five_quarters(least) + variation_min).min(rtt.rto(variation_min))
+        // The shortest round trip may be a SYN's.
+        let first = five_quarters(least) + variation_min;
+        first.min(rtt.rto(variation_min)) + self.segment_time()
     }
 
     /// From one probe to the next. `rate`: what the link delivered before, bytes a second; `silence`:
@@ -68,11 +80,40 @@ impl ChangingLink {
         if self.has_kept {
             return PROBE_INTERVAL_KEPT;
         }
-        let parts = rate.map_or(Duration::ZERO, |rate| {
-            Duration::from_nanos(PROBE_BYTES * PROBE_PARTS * 1_000_000_000 / rate.max(1))
-        });
+        let parts = rate.map_or(Duration::ZERO, segment_time) * PROBE_PARTS;
         let first = parts.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX);
-        first.max(silence / PROBE_SILENCE_PARTS)
+        let slow = self.segment_time() * PROBE_PARTS_SLOW;
+        first.max(slow).max(silence / PROBE_SILENCE_PARTS)
+    }
+
+    /// An answer came, and something is still in flight or not. What was true before.
+    pub(crate) fn set_busy(&mut self, is_busy: bool) -> bool {
+        self.was_idle |= !is_busy;
+        core::mem::replace(&mut self.is_busy, is_busy)
+    }
+
+    /// A measurement of the rate was completed. It is the sender's rate if the link was idle.
+    pub(crate) fn on_rate(&mut self, bytes_per_s: u64, now: Instant) {
+        if !core::mem::take(&mut self.was_idle) {
+            self.rates.note(bytes_per_s, now);
+        }
+    }
+
+    /// What a segment takes the link; zero: its rate is unknown.
+    fn segment_time(&self) -> Duration {
+        match self.rates.largest() {
+            0 => Duration::ZERO,
+            rate => segment_time(rate).min(SEGMENT_TIME_MAX),
+        }
+    }
+
+    /// The window to begin a recovery with: what the link took in a second at its best. Ten segments
+    /// at most (RFC 6928), two at least.
+    pub(crate) fn window_initial(&self) -> u64 {
+        match self.rates.largest() {
+            0 => WINDOW_INITIAL_MAX,
+            rate => rate.clamp(WINDOW_INITIAL_MIN, WINDOW_INITIAL_MAX),
+        }
     }
 
     /// The MH was silent for this time, and the link has lost nothing.
@@ -92,10 +133,13 @@ impl ChangingLink {
     /// there is one.
     pub(crate) fn on_acked(&mut self, bytes: u32, least: Duration, now: Instant) -> Option<u64> {
         self.found.on_acked(bytes, Some(least), now);
-        let rate = u128::from(self.found.bytes_per_s()?);
-        let window = rate * (least * 2 + QUEUE_TARGET).as_nanos() / 1_000_000_000;
-        Some(window as u64)
+        let rate = self.found.bytes_per_s()?;
+        Some(bytes_in(rate, least * 2 + QUEUE_TARGET))
     }
+}
+
+fn segment_time(bytes_per_s: u64) -> Duration {
+    Duration::from_nanos(SEGMENT_BYTES * 1_000_000_000 / bytes_per_s.max(1))
 }
 
 /// For each packet: cheaper than the arithmetic of [`Duration`].

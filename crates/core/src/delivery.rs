@@ -22,23 +22,30 @@ pub(crate) struct DeliveryRate {
 }
 
 impl DeliveryRate {
-    /// `bytes` were newly acknowledged at `now`.
-    pub(crate) fn on_acked(&mut self, bytes: u32, srtt: Option<Duration>, now: Instant) {
+    /// `bytes` were newly acknowledged at `now`. The measurement that this completes, if it does, bytes a second.
+    pub(crate) fn on_acked(
+        &mut self,
+        bytes: u32,
+        srtt: Option<Duration>,
+        now: Instant,
+    ) -> Option<u64> {
         let Some(start) = self.span_start else {
             // The bytes of the first ACK took an unknown time.
             self.span_start = Some(now);
-            return;
+            return None;
         };
         self.span_bytes += u64::from(bytes);
         let elapsed = now.saturating_since(start);
         if elapsed < srtt.unwrap_or_default().max(SPAN_MIN) {
-            return;
+            return None;
         }
         let rate = u128::from(self.span_bytes) * 1_000_000_000 / elapsed.as_nanos().max(1);
-        self.bytes_per_s[self.next] = u64::try_from(rate).unwrap_or(u64::MAX);
+        let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+        self.bytes_per_s[self.next] = rate;
         self.next = (self.next + 1) % SPANS;
         self.span_start = Some(now);
         self.span_bytes = 0;
+        Some(rate)
     }
 
     /// Link down: the time until the next ACK is not measured.
@@ -63,6 +70,11 @@ impl DeliveryRate {
             .max()
             .filter(|rate| *rate > 0)
     }
+}
+
+/// What a link of this rate delivers in this time.
+pub(crate) fn bytes_in(bytes_per_s: u64, time: Duration) -> u64 {
+    (u128::from(bytes_per_s) * time.as_nanos() / 1_000_000_000) as u64
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ mod link_state;
 mod mobile;
 pub mod mobile_host;
 mod outage;
-mod recent_gaps;
+mod recent_max;
 mod record;
 mod renumber;
 mod rtt;

@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use holdfast_wire::Instant;
 
 use crate::Payload;
-use crate::bandwidth::{CellMember, WAIT_MAX};
+use crate::bandwidth::CellMember;
 use crate::budget::CacheBudget;
 use crate::changing_link::ChangingLink;
 use crate::delivery::DeliveryRate;
@@ -39,6 +39,7 @@ use crate::timers::{Scheduled, earliest};
 use crate::upload_watch::UploadWatch;
 
 mod outage;
+mod pace;
 mod upload;
 
 use outage::OngoingOutage;
@@ -54,13 +55,6 @@ pub(crate) enum Link {
 
 /// See [`Mobile::cache_room`].
 const CACHE_SHARE: usize = 4;
-/// A piece of the cache takes the link this time at most.
-const QUANTUM: Duration = Duration::from_millis(2);
-/// Bytes sent at once after an outage on a link without a measurement: ten segments (RFC 6928).
-const WINDOW_INITIAL: u32 = 10 * 1460;
-/// The pace in 1/16 of the delivery rate: a little more, or a link that has become
-/// faster is never found out.
-const PACE_GAIN_16: u64 = 17;
 /// A round trip, as long as none was measured.
 const SRTT_INITIAL: Duration = Duration::from_millis(100);
 /// A warning of an outage that has not come by then was a false one.
@@ -276,11 +270,33 @@ impl Mobile {
         if self.in_flight.bytes == 0 {
             return self.upload.as_ref()?.silent_at(settings.silence_min);
         }
-        let patience = match &self.changing {
+        Some(self.unanswered_since? + self.patience(settings))
+    }
+
+    /// After this time without an answer recovery sends again what it has sent.
+    pub(crate) fn rto(&self, settings: &Settings) -> Duration {
+        let rto = self.rtt.rto(settings.silence_min);
+        // The round trip is one without a queue, and most of recovery is not timed (Karn).
+        self.changing
+            .as_ref()
+            .map_or(rto, |_| rto.max(self.patience(settings)))
+    }
+
+    /// For how long an answer may be missing before the MH counts as silent.
+    fn patience(&self, settings: &Settings) -> Duration {
+        match &self.changing {
             Some(link) => link.patience(&self.rtt, settings.silence_min),
             None => self.rtt.rto(settings.silence_min),
-        };
-        Some(self.unanswered_since? + patience)
+        }
+    }
+
+    /// While the link delivers what is in its queue, the next answer comes in this time: twice what
+    /// this one took.
+    pub(crate) fn next_answer_in(&self, settings: &Settings, now: Instant) -> Duration {
+        let gap = self
+            .unanswered_since
+            .map(|since| now.saturating_since(since));
+        (gap.unwrap_or_default() * 2).min(self.rto(settings))
     }
 
     fn probe_interval(&self, settings: &Settings, now: Instant) -> Duration {
@@ -319,7 +335,7 @@ impl Mobile {
         let waited_since = self.unanswered_since;
         self.unanswered_since = (self.in_flight.bytes > 0).then_some(now);
         if let Some(link) = &mut self.changing {
-            let was_busy = core::mem::replace(&mut link.is_busy, self.in_flight.bytes > 0);
+            let was_busy = link.set_busy(self.in_flight.bytes > 0);
             let listening = matches!(self.link, Link::Up | Link::Recovering);
             if let Some(since) = waited_since.filter(|_| was_busy && listening) {
                 link.on_gap(now.saturating_since(since), now);
@@ -362,6 +378,14 @@ impl Mobile {
         budget.recount(counted, kept);
     }
 
+    /// Bytes were newly acknowledged: the link has delivered them.
+    pub(crate) fn on_delivered(&mut self, bytes: u32, now: Instant) {
+        let rate = self.delivery.on_acked(bytes, self.rtt.srtt(), now);
+        if let (Some(link), Some(rate)) = (&mut self.changing, rate) {
+            link.on_rate(rate, now);
+        }
+    }
+
     /// Data went out to the MH.
     pub(crate) fn on_sent(&mut self, now: Instant) {
         self.unanswered_since.get_or_insert(now);
@@ -393,76 +417,13 @@ impl Mobile {
         if let Some(watch) = &mut self.upload {
             watch.pause(now);
         }
-        self.pace_at = now;
-        if let Some(link) = &mut self.changing {
-            link.begin_recovery();
-            self.rtt.forget_queue();
-            // Half of what the link held before, without its queue: its rate may be lower now.
-            let held = self.delivery.bytes_per_s();
-            let held = held.map_or(0, |rate| scaled(rate, self.srtt()) / 2);
-            self.window = held.max(u64::from(WINDOW_INITIAL));
-            return;
-        }
-        // Little's law: what the link had on its way and in its queue, on average.
-        let held = self
-            .delivery
-            .bytes_per_s()
-            .map_or(0, |rate| scaled(rate, self.srtt()));
-        self.window = held.max(u64::from(WINDOW_INITIAL));
+        self.begin_pace(now);
     }
 
     /// Everything kept has been sent.
     pub(crate) fn end_recovery(&mut self, now: Instant) {
         let source = self.source;
         self.enter(Link::Up, source, now);
-    }
-
-    /// Bytes were acknowledged during recovery: as in slow start, the window grows.
-    pub(crate) fn grow_window(&mut self, acked: u32, now: Instant) {
-        let grown = self.window.saturating_add(u64::from(acked));
-        let least = self.rtt.least().unwrap_or(SRTT_INITIAL);
-        self.window = match &mut self.changing {
-            Some(link) => {
-                let fits = link.on_acked(acked, least, now);
-                let fits = fits.map(|fits| fits.max(self.window).max(WINDOW_INITIAL.into()));
-                fits.map_or(grown, |fits| grown.min(fits))
-            }
-            None => grown,
-        };
-    }
-
-    /// How long a piece may be that is sent now; `None` if nothing may be.
-    pub(crate) fn allowance(&self, now: Instant) -> Option<u32> {
-        let free = self.window.saturating_sub(self.in_flight.bytes);
-        let room = free > 0 && self.pace_at <= now;
-        room.then(|| {
-            u32::try_from(scaled(self.pace_bytes_per_s(), QUANTUM).min(free)).unwrap_or(u32::MAX)
-        })
-    }
-
-    fn pace_bytes_per_s(&self) -> u64 {
-        if let Some(share) = self.cell.share {
-            return share;
-        }
-        let measured = self
-            .changing
-            .is_none()
-            .then_some(&self.delivery)
-            .and_then(DeliveryRate::bytes_per_s)
-            .map(|rate| rate / 16 * PACE_GAIN_16);
-        // Twice the window a round trip, as slow start would (RFC 9002, 7.7).
-        let window =
-            self.window.saturating_mul(2_000_000) / (self.srtt().as_micros() as u64).max(1);
-        measured.unwrap_or(window).max(WINDOW_INITIAL.into())
-    }
-
-    /// A piece of `len` bytes went out.
-    pub(crate) fn charge(&mut self, len: u32, now: Instant) {
-        let nanos = u64::from(len) * 1_000_000_000 / self.pace_bytes_per_s();
-        // A late timer may catch up by two quanta, not by more.
-        let at = self.pace_at.max(now - QUANTUM * 2) + Duration::from_nanos(nanos);
-        self.pace_at = at.min(now + WAIT_MAX);
-        self.on_sent(now);
     }
 
     /// When something is due.
@@ -484,8 +445,4 @@ impl Mobile {
             self.warned_until,
         ])
     }
-}
-
-fn scaled(bytes_per_s: u64, duration: Duration) -> u64 {
-    (u128::from(bytes_per_s) * duration.as_nanos() / 1_000_000_000) as u64
 }

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use crate::recent_gaps::RecentGaps;
+use crate::recent_max::RecentGaps;
 use crate::rtt::RttEstimator;
 use crate::table::FlowId;
 
@@ -80,7 +80,7 @@ impl UploadWatch {
     /// When the MH is probed, unless it sends something before.
     pub(crate) fn probe_at(&self) -> Option<Instant> {
         let sends = self.segments >= UPLOAD_SEGMENTS && self.probed_at.is_none();
-        let at = self.received_at + self.gaps.longest() * 2 + GAP_SLACK;
+        let at = self.received_at + self.gaps.largest() * 2 + GAP_SLACK;
         sends.then(|| at.max(self.probe_from))
     }
 

@@ -49,6 +49,8 @@ pub(crate) struct AckOutcome {
     pub rtt: Option<Duration>,
     /// The third duplicate ACK in a row.
     pub loss: bool,
+    /// A duplicate ACK without SACK ranges.
+    pub is_bare_duplicate: bool,
     /// What newly arrived, by when it was sent, and bytes of it.
     pub arrivals: Arrivals,
     pub arrived_bytes: u32,
@@ -205,6 +207,7 @@ impl<P: Payload> Flow<P> {
             self.dup_acks = self.dup_acks.saturating_add(1);
             // With SACK, the ranges show more.
             let counts = segment.options.sack.is_empty();
+            outcome.is_bare_duplicate = counts;
             outcome.loss = counts && self.dup_acks == DUP_ACK_THRESHOLD;
         }
         outcome

@@ -296,9 +296,7 @@ impl<P: Payload> Gateway<P> {
             let rto = self
                 .mobiles
                 .at(flow.mobile)
-                .map_or(SWEEP_INTERVAL, |mobile| {
-                    mobile.rtt.rto(self.settings.silence_min)
-                });
+                .map_or(SWEEP_INTERVAL, |mobile| mobile.rto(&self.settings));
             let mut wait = rto * (1 << flow.vain_retransmissions.min(6));
             if flow.mute == Mute::Probed {
                 // The link may be down again: then nothing else probes for its return.

@@ -131,13 +131,16 @@ impl<P: Payload> Turn<'_, P> {
         if outcome.acked > 0 {
             mobile.cell.acked_bytes += u64::from(outcome.delivered);
             mobile.delivered_bytes += u64::from(outcome.delivered);
-            mobile
-                .delivery
-                .on_acked(outcome.delivered, mobile.rtt.srtt(), self.now);
+            mobile.on_delivered(outcome.delivered, self.now);
             if mobile.link == Link::Recovering {
                 mobile.grow_window(outcome.delivered, self.now);
             }
             self.flow.retransmit_at = None;
+        } else if outcome.is_bare_duplicate {
+            // A copy has arrived. What the MH lacks may wait behind others in a slow link's queue.
+            let next = self.now + mobile.next_answer_in(self.settings, self.now);
+            let at = &mut self.flow.retransmit_at;
+            *at = at.map(|at| at.max(next));
         }
         mobile.radio_lost_at = mobile.radio_lost_at.max(self.scheme.radio_lost_at());
         if self.flow.finds_link_kept_all(segment) {

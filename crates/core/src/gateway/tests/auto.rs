@@ -225,3 +225,56 @@ fn a_loss_that_may_be_the_fhs_own_overload_is_left_to_the_fh() {
         assert_eq!(repaired, [""; 0], "{lost} lost, {after_ms} ms");
     }
 }
+
+/// A flow over a link that delivers a segment each 375 ms; four are always in flight. The first
+/// byte without an ACK.
+fn over_slow_link(bench: &mut Bench) -> u32 {
+    let mut una = 1;
+    bench.forward(una, 4);
+    for _ in 0..12 {
+        bench.wait(375);
+        una += LEN;
+        bench.up(una);
+        bench.forward(una + 3 * LEN, 1);
+    }
+    una
+}
+
+#[test]
+fn probes_leave_half_of_a_slow_link_to_others() {
+    let mut bench = bench(Scheme::Auto);
+    over_slow_link(&mut bench);
+    let probes = bench.wait(6_000).len();
+    assert!((4..=6).contains(&probes), "{probes}");
+}
+
+#[test]
+fn a_slow_link_gets_no_ten_segments_at_once_after_an_outage() {
+    let mut bench = bench(Scheme::Auto);
+    let una = over_slow_link(&mut bench);
+    bench.link_down();
+    for segment in 4..20 {
+        bench.down(una + segment * LEN, LEN);
+    }
+    bench.wait(3_000);
+    let sent = bench.link_up().len() + bench.wait(300).len();
+    assert!((2..=3).contains(&sent), "{sent}");
+}
+
+#[test]
+fn while_a_slow_link_delivers_copies_recovery_waits_for_its_answer() {
+    let mut bench = bench(Scheme::Auto);
+    let una = over_slow_link(&mut bench);
+    bench.link_down();
+    bench.wait(3_000);
+    bench.link_up();
+    bench.wait(200);
+    let mut retransmitted = Vec::new();
+    for _ in 0..8 {
+        retransmitted.extend(bench.wait(375));
+        retransmitted.extend(bench.up(una).lines);
+    }
+    // The third duplicate ACK may show a loss.
+    assert!(retransmitted.len() <= 1, "{retransmitted:?}");
+    assert!(!bench.wait(2_000).is_empty());
+}

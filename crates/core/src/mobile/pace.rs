@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How fast the cache is sent after an outage.
+
+use core::time::Duration;
+
+use holdfast_wire::Instant;
+
+use super::{Mobile, SRTT_INITIAL};
+use crate::bandwidth::WAIT_MAX;
+use crate::delivery::{DeliveryRate, bytes_in};
+
+/// A piece of the cache takes the link this time at most.
+const QUANTUM: Duration = Duration::from_millis(2);
+/// Bytes sent at once after an outage on a link without a measurement: ten segments (RFC 6928).
+const WINDOW_INITIAL: u32 = 10 * 1460;
+/// The pace in 1/16 of the delivery rate: a little more, or a link that has become
+/// faster is never found out.
+const PACE_GAIN_16: u64 = 17;
+
+impl Mobile {
+    /// Recovery begins.
+    pub(super) fn begin_pace(&mut self, now: Instant) {
+        self.pace_at = now;
+        let rate = self.delivery.bytes_per_s();
+        if let Some(link) = &mut self.changing {
+            link.begin_recovery();
+            self.rtt.forget_queue();
+            let initial = link.window_initial();
+            // Half of what the link held before, without its queue: its rate may be lower now.
+            let held = rate.map_or(0, |rate| bytes_in(rate, self.srtt()) / 2);
+            self.window = held.max(initial);
+            return;
+        }
+        // Little's law: what the link had on its way and in its queue, on average.
+        let held = rate.map_or(0, |rate| bytes_in(rate, self.srtt()));
+        self.window = held.max(u64::from(WINDOW_INITIAL));
+    }
+
+    /// Bytes were acknowledged during recovery: as in slow start, the window grows.
+    pub(crate) fn grow_window(&mut self, acked: u32, now: Instant) {
+        let grown = self.window.saturating_add(u64::from(acked));
+        let least = self.rtt.least().unwrap_or(SRTT_INITIAL);
+        self.window = match &mut self.changing {
+            Some(link) => {
+                let fits = link.on_acked(acked, least, now);
+                let fits = fits.map(|fits| fits.max(self.window));
+                fits.map_or(grown, |fits| grown.min(fits))
+            }
+            None => grown,
+        };
+    }
+
+    /// How long a piece may be that is sent now; `None` if nothing may be.
+    pub(crate) fn allowance(&self, now: Instant) -> Option<u32> {
+        let free = self.window.saturating_sub(self.in_flight.bytes);
+        let room = free > 0 && self.pace_at <= now;
+        room.then(|| {
+            u32::try_from(bytes_in(self.pace_bytes_per_s(), QUANTUM).min(free)).unwrap_or(u32::MAX)
+        })
+    }
+
+    fn pace_bytes_per_s(&self) -> u64 {
+        if let Some(share) = self.cell.share {
+            return share;
+        }
+        let measured = self
+            .changing
+            .is_none()
+            .then_some(&self.delivery)
+            .and_then(DeliveryRate::bytes_per_s)
+            .map(|rate| rate / 16 * PACE_GAIN_16);
+        // Twice the window a round trip, as slow start would (RFC 9002, 7.7).
+        let window =
+            self.window.saturating_mul(2_000_000) / (self.srtt().as_micros() as u64).max(1);
+        measured.unwrap_or(window).max(WINDOW_INITIAL.into())
+    }
+
+    /// A piece of `len` bytes went out.
+    pub(crate) fn charge(&mut self, len: u32, now: Instant) {
+        let nanos = u64::from(len) * 1_000_000_000 / self.pace_bytes_per_s();
+        // A late timer may catch up by two quanta, not by more.
+        let at = self.pace_at.max(now - QUANTUM * 2) + Duration::from_nanos(nanos);
+        self.pace_at = at.min(now + WAIT_MAX);
+        self.on_sent(now);
+    }
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The largest value of late.
+
+use core::time::Duration;
+
+use holdfast_wire::Instant;
+
+/// The largest values, of this epoch of `EPOCH_S` seconds and of the one before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RecentMax<T, const EPOCH_S: u64> {
+    values: [T; 2],
+    epoch_since: Option<Instant>,
+}
+
+impl<T: Copy + Default + Ord, const EPOCH_S: u64> RecentMax<T, EPOCH_S> {
+    pub(crate) fn note(&mut self, value: T, now: Instant) {
+        let since = *self.epoch_since.get_or_insert(now);
+        if now.saturating_since(since) >= Duration::from_secs(EPOCH_S) {
+            self.values = [T::default(), self.values[0]];
+            self.epoch_since = Some(now);
+        }
+        self.values[0] = self.values[0].max(value);
+    }
+
+    /// The default value: none was noted.
+    pub(crate) fn largest(&self) -> T {
+        self.values[0].max(self.values[1])
+    }
+}
+
+/// Gaps between two events.
+pub(crate) type RecentGaps = RecentMax<Duration, 4>;
