@@ -396,7 +396,8 @@ def snoop_handoff(model, linux):
     for stations in (2, 4):
         for lines, place in ((model, "model"), (linux, "Linux")):
             lines = [line for line in lines if line["scenario"].endswith(f"handoff-{stations}")]
-            name = "Linux 7.2.13 Reno" if (stations, place) == (2, "Linux") else place
+            kernel = lines[0]["kernel"] if place == "Linux" and lines else ""
+            name = f"Linux {kernel} Reno" if (stations, place) == (2, "Linux") else place
             multicast = [line for line in lines if line["parameters"]["handoff"] != "none"]
             none = [line for line in lines if line["parameters"]["handoff"] == "none"]
             rows.append([f"{stations}, {name}, multicast, announced or not", *handoff_cells(multicast)])

@@ -22,6 +22,8 @@ for command in munged slurmctld slurmd sbatch squeue sinfo; do
 done
 
 folder=$(mktemp -d)
+# Before anything is cancelled: no other cluster's jobs are this test's.
+export SLURM_CONF=$folder/slurm.conf
 pids=()
 cleanup() {
     status=$?
@@ -84,7 +86,6 @@ NodeName=n1 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=26818 CPUs=2
 NodeName=n2 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=26819 CPUs=2
 PartitionName=all Nodes=n1,n2 Default=YES State=UP
 CONF
-export SLURM_CONF=$folder/slurm.conf
 
 munged --foreground --force --key-file="$folder/munge.key" --socket="$folder/munge.socket" \
     --pid-file="$folder/munge.pid" --log-file="$folder/munge.log" --seed-file="$folder/munge.seed" \

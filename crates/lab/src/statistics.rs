@@ -18,21 +18,35 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
 pub fn median_with_interval(mut values: Vec<f64>) -> Option<(f64, Option<[f64; 2]>)> {
     values.sort_by(f64::total_cmp);
     let count = values.len();
-    let mut left_out = 0;
-    // The probability of `left_out` or fewer heads in `count` throws.
-    let mut term = 0.5f64.powi(count as i32);
-    let mut sum = term;
-    while sum <= TAIL {
-        term *= (count - left_out) as f64 / (left_out + 1) as f64;
-        sum += term;
-        left_out += 1;
-    }
     // What chance leaves out on each side: one less than the first too many.
-    let interval = left_out
+    let interval = heads_beyond_tail(count)
         .checked_sub(1)
         .map(|out| [values[out], values[count - 1 - out]]);
     Some((median(values)?, interval))
 }
+
+/// The least number of heads in `count` throws that so many or fewer come with more than [`TAIL`].
+fn heads_beyond_tail(count: usize) -> usize {
+    if count > THROWS_MAX {
+        // The normal distribution: a mean of a half, a deviation of half a root.
+        let heads = (count as f64 - NORMAL_975 * (count as f64).sqrt()) / 2.0;
+        return heads as usize;
+    }
+    let mut heads = 0;
+    let mut term = 0.5f64.powi(count as i32);
+    let mut sum = term;
+    while sum <= TAIL {
+        term *= (count - heads) as f64 / (heads + 1) as f64;
+        sum += term;
+        heads += 1;
+    }
+    heads
+}
+
+/// The probability of no head in more throws than this is too small for its sum.
+const THROWS_MAX: usize = 1000;
+/// The normal distribution leaves out 2.5 % beyond this.
+const NORMAL_975: f64 = 1.960;
 
 /// Half of what an interval of 95% leaves out.
 const TAIL: f64 = 0.025;
@@ -176,6 +190,21 @@ mod tests {
         assert_eq!(standing(5.0, 3.6), Some(Standing::Overlapping));
         assert_eq!(standing(3.4, 5.0), Some(Standing::Lower));
         assert_eq!(Standing::of(mean(5.0, None), mean(3.0, Some(0.1))), None);
+    }
+
+    #[test]
+    fn the_interval_of_a_median_is_found_for_any_number_of_values() {
+        let of = |count: usize| {
+            let values = (0..count).map(|value| value as f64).collect();
+            median_with_interval(values).unwrap().1
+        };
+        assert_eq!([5, 6].map(of), [None, Some([0.0, 5.0])]);
+        // Both ways of finding it.
+        let [exact, normal] = [THROWS_MAX, THROWS_MAX + 1].map(heads_beyond_tail);
+        assert_eq!(exact, normal);
+        let [low, high] = of(100_000).unwrap();
+        assert!(low < 50_000.0 && 49_600.0 < low, "{low}");
+        assert!((low + high - 99_999.0).abs() < 1e-9);
     }
 
     #[test]

@@ -229,6 +229,10 @@ impl ArqSettings {
             let takes = "a time beside attempts_max, and beside outages that lose";
             return Err(SettingsError::new("reassembly_ms", "none", takes));
         }
+        if !self.in_order && self.reassembly_ms.is_some() {
+            let takes = "nothing beside in_order = false, where no packet waits for another";
+            return Err(SettingsError::new("reassembly_ms", "a time", takes));
+        }
         let timer = self.reassembly_ms;
         Ok(ArqPlan {
             // A link without a rate would otherwise repeat without end at one time.

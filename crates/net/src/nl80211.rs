@@ -3,7 +3,7 @@
 //! the signal is, when it leaves one access point and joins another.
 //!
 //! A station's view alone: events of the multicast groups `mlme` and `config`, the signal by
-//! asking. Both sockets stay in the namespace in which they were opened, and do not block.
+//! asking, and the access points of the last scans by a query. Both sockets stay in the namespace in which they were opened, and do not block.
 //! Nothing is changed, but the threshold of [`WifiMonitor::set_threshold`].
 
 use std::collections::VecDeque;

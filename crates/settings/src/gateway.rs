@@ -22,29 +22,24 @@ macro_rules! schemes {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub enum Scheme {
             $($(#[$meta])* $scheme,)*
-            /// M-TCP as the M-TCP+ paper models it, for comparison: each ACK is reduced by one, and at
-            /// disconnection the last byte is acknowledged with a window of 0
-            Mtcp2007,
         }
 
         impl Scheme {
             /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$scheme,)* Self::Mtcp2007];
+            pub const ALL: &[Self] = &[$(Self::$scheme,)*];
         }
 
-        /// The schemes of a gateway's daemon: those of its engine, and `keep`. Variants after the
-        /// macro's have names that are not their identifiers', or no engine.
+        /// The schemes of a gateway's daemon: those of its engine, and `keep`.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-        #[serde(rename_all = "kebab-case")]
         pub enum SchemeName {
-            $($(#[$meta])* $scheme,)*
+            $($(#[$meta])*
+            #[serde(rename = $name)]
+            #[cfg_attr(feature = "clap", value(name = $name))]
+            $scheme,)*
             /// Queue the newest packets of an outage, of any protocol, and send them after it
+            #[serde(rename = "keep")]
             Keep,
-            /// M-TCP as the M-TCP+ paper models it, for comparison in the lab
-            #[serde(rename = "mtcp-2007")]
-            #[cfg_attr(feature = "clap", value(name = "mtcp-2007"))]
-            Mtcp2007,
         }
 
         impl SchemeName {
@@ -53,7 +48,6 @@ macro_rules! schemes {
                 match self {
                     $(Self::$scheme => $name,)*
                     Self::Keep => "keep",
-                    Self::Mtcp2007 => "mtcp-2007",
                 }
             }
 
@@ -62,7 +56,6 @@ macro_rules! schemes {
                 match self {
                     $(Self::$scheme => Some(Scheme::$scheme),)*
                     Self::Keep => None,
-                    Self::Mtcp2007 => Some(Scheme::Mtcp2007),
                 }
             }
         }
@@ -83,6 +76,9 @@ schemes! {
     Snoop = "snoop",
     /// Pass every segment, and count what outages cost
     Observe = "observe",
+    /// M-TCP as the M-TCP+ paper models it, for comparison in the lab: each ACK is reduced by one, and at
+    /// disconnection the last byte is acknowledged with a window of 0
+    Mtcp2007 = "mtcp-2007",
 }
 
 /// Keys of `[gateway]` that the engine does not need.

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kind::{As, Maybe, Millis, Number};
+use crate::kind::{As, Count, Maybe, Millis, Number};
 use crate::text::{AbsolutePath, Modem};
 
 /// The section.
@@ -31,14 +31,14 @@ pub struct Sources {
     /// With `wifi`: a handoff begins when an access point of the same network is stronger than the own
     /// one by this many dB, in two queries in a row. The daemon warns the gateway
     /// (`going-down-soon`), and base stations nearby begin to buffer. It runs
-    /// `wifi_roam_command`. The same access point is taken again only after it was weaker than the
-    /// own one in between.
+    /// `wifi_roam_command`. After that, this access point starts no further handoff until it has
+    /// been weaker than the present one.
     ///
-    /// Cost: Its results are those of the supplicant's scans: without background scans there are none.
+    /// Cost: The daemon reads the supplicant's scan results. Without background scans there are none.
     ///
     /// Example: `8`
-    #[serde(with = "Maybe::<Number<1, 40>>")]
-    pub wifi_stronger_db: Option<f64>,
+    #[serde(with = "Maybe::<Count<1, 40>>")]
+    pub wifi_stronger_db: Option<i32>,
     /// With `wifi_stronger_db`: the program that lets the interface roam then. Its arguments are the
     /// interface's name and the access point's address. `wpa_cli -i INTERFACE roam ADDRESS` does it.
     ///

@@ -352,13 +352,13 @@ impl Network {
         if packet.to == node {
             return self.deliver(node, packet, observer);
         }
-        let at = &self.nodes[node.0 as usize];
-        if let Some(engine) = at.engine {
-            self.through_engine(engine, node, carried, observer);
-        } else if let Some(split) = at.split {
-            self.through_split(split, node, carried, observer);
-        } else if let Some(bad_link) = at.bad_link {
-            self.past_bad_link(bad_link, node, carried, observer);
+        let hop = &self.nodes[node.0 as usize];
+        if let Some(engine) = hop.engine {
+            self.pass_engine(engine, node, carried, observer);
+        } else if let Some(split) = hop.split {
+            self.pass_split(split, node, carried, observer);
+        } else if let Some(bad_link) = hop.bad_link {
+            self.pass_bad_link_node(bad_link, node, carried, observer);
         } else {
             self.forward(node, packet, *dscp, observer);
         }

@@ -91,26 +91,19 @@ impl<P: Payload> FlowScheme<P> for Mtcp2007 {
         flow: &mut Flow<P>,
         segment: &Segment,
         _outcome: &AckOutcome,
-        cx: &mut Context<'_, P>,
+        _cx: &mut Context<'_, P>,
     ) -> Verdict {
         if !segment.is_empty() || !serves(flow) {
             return Verdict::Forward;
         }
-        let tsecr = segment.options.timestamps.map_or(0, |ts| ts.tsecr);
-        if flow.in_persist {
-            cx.actions.extend(flow.made_ack(segment.ack, 0, tsecr));
-            return Verdict::Suppress;
-        }
-        if flow.fh.max.at_or_before(segment.ack) {
+        let (ack, window) = if flow.in_persist {
+            (segment.ack, 0)
+        } else if flow.fh.max.at_or_before(segment.ack) {
             return Verdict::Forward;
-        }
-        match flow.made_ack(segment.ack - 1, segment.window, tsecr) {
-            Some(reduced) => {
-                cx.actions.push(reduced);
-                Verdict::Suppress
-            }
-            None => Verdict::Forward,
-        }
+        } else {
+            (segment.ack - 1, segment.window)
+        };
+        Verdict::ForwardWithAck { ack, window }
     }
 
     fn on_reconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {

@@ -63,10 +63,9 @@ pub(super) struct RunArgs {
     /// What carries the runs out
     #[arg(long, value_enum, value_name = "EXECUTOR", default_value_t)]
     executor: Executor,
-    /// Tasks of the job array at most; with --executor slurm
-    #[arg(long, value_name = "N", default_value_t = 16)]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
-    workers: u16,
+    /// Tasks of the job array at most; with --executor slurm, 16 without it
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    workers: Option<u16>,
     /// Write the packets of each run to files in DIR, in pcapng
     #[arg(long, value_name = "DIR")]
     pcap: Option<PathBuf>,
@@ -236,6 +235,10 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         "--resume: got --out -, takes --out with a file"
     );
     let on_slurm = args.executor == Executor::Slurm;
+    ensure!(
+        on_slurm || args.workers.is_none(),
+        "--workers: got it without --executor slurm; takes --jobs for this machine"
+    );
     if on_slurm {
         slurm::check(args)?;
     }

@@ -54,6 +54,9 @@ impl<'a> RunIndex<'a> {
                 line.substrate
             );
         };
+        if line.conditions.is_empty() {
+            bail!("the line is of an older program, without its conditions; name another file");
+        }
         // Read from the same text as the line's: a number's last bit may depend on that.
         let now = serde_json::to_string(&*self.runs[index].given)?;
         if let Some(differing) = differing(&line.conditions, &serde_json::from_str(&now)?) {

@@ -12,7 +12,6 @@ use holdfast_net::lccwe::check_name;
 use holdfast_settings::kind::{Kind, Seconds, takes};
 use holdfast_settings::metrics::MetricsSettings;
 use holdfast_settings::mobile::{MobileDaemon, MobileSchemeName};
-use holdfast_settings::sources::Sources;
 use holdfast_settings::text::Listen;
 use holdfast_settings::web::WebSettings;
 
@@ -207,7 +206,7 @@ impl MobileDaemonArgs {
             flows_max: keys.flows_max,
             decompress: keys.decompress && scheme == Some(MobileScheme::Mtcp),
             congestion_control: keys.congestion_control,
-            sources: file.section("sources").read::<Sources>()?.into(),
+            sources: SourceSettings::read(&file.section("sources"))?,
             metrics: file.section("metrics").read()?,
             log_filter: keys.log_filter,
             file: file.clone(),

@@ -84,6 +84,9 @@ const FILES: &[FileRow] = &[
     ("mobile", "[sources]{nl}script = \"x\"", &["{d}/given.toml: key `sources.script`: got \"x\", takes an absolute path, for example \"/usr/local/bin/link-watch\""]),
     ("mobile", "[sources]{nl}poll_ms = 0", &["{d}/given.toml: key `sources.poll_ms`: got 0, takes a number of milliseconds from 50 to 60000, for example 500"]),
     ("mobile", "[sources]{nl}wifi = \"yes\"", &["{d}/given.toml: key `sources.wifi`: got \"yes\", takes true or false, for example true"]),
+    ("mobile", "[sources]{nl}wifi_threshold_dbm = -75", &["{d}/given.toml: key `sources.wifi_threshold_dbm`: is given without `sources.wifi`; takes `wifi = true` too, or goes"]),
+    ("mobile", "[sources]{nl}wifi_stronger_db = 8", &["{d}/given.toml: key `sources.wifi_stronger_db`: is given without `sources.wifi`; takes `wifi = true` too, or goes"]),
+    ("mobile", "[sources]{nl}wifi = true{nl}wifi_roam_command = \"/bin/roam\"", &["{d}/given.toml: key `sources.wifi_roam_command`: is given without `sources.wifi_stronger_db`; takes that too, or goes"]),
     ("mobile", "[sources]{nl}wifi_threshold_dbm = 5", &["{d}/given.toml: key `sources.wifi_threshold_dbm`: got 5, takes a number from -100 to -20, for example -75"]),
     ("mobile", "[gateway]{nl}wireless = \"w0\"", &["{d}/given.toml: key `gateway.wireless`: there is no such key", "did you mean `mobile.cells`?"]),
 ];

@@ -48,6 +48,13 @@ pub fn sweep(lines: &[ResultLine], measure: &str, over: &str) -> anyhow::Result<
         "--over: got {over}, takes one of {}",
         names(lines).join(", ")
     );
+    // Of several files, one may not sweep it.
+    let lines: Vec<ResultLine> = lines
+        .iter()
+        .filter(|line| line.parameters.contains_key(over))
+        .cloned()
+        .collect();
+    let lines = lines.as_slice();
     let is_number = xs.iter().all(Json::is_number);
     let position = |value: &Json| {
         let position = xs.iter().position(|x| same(x, value)).unwrap_or(0) as f64;

@@ -213,6 +213,18 @@ fn split(document: &Document, scheme: SchemeChoice) -> Result<HostConditions, Do
             return Err(DocumentError::at(SPLIT, problem).within("gateway"));
         }
     };
+    // Only the model splits connections.
+    let unread = [
+        "congestion_control",
+        "sysctls",
+        "microsecond_timestamps",
+        "m_tcp",
+        "on_handoff",
+    ];
+    if let Some(key) = unread.into_iter().find(|key| own.contains_key(*key)) {
+        let problem = "is not a key of the node that splits; leave it out, or set split.preset";
+        return Err(DocumentError::at(&format!("{SPLIT}.{key}"), problem).within("gateway"));
+    }
     let mut fh = document.hosts.clone();
     fh.extend(document.fh.clone());
     host(SPLIT, &fh, &own).map_err(|error| error.within("gateway"))

@@ -541,6 +541,11 @@ fn the_half_of_a_split_connection_is_the_fhs_host_with_its_own_keys_over_it() {
         ),
         ("scheme = \"split\"\nsplit = 5", "gateway.split", "table"),
         (
+            "scheme = \"split\"\nsplit = { congestion_control = \"bbr\" }",
+            "gateway.split.congestion_control",
+            "split.preset",
+        ),
+        (
             "scheme = \"ebsn\"\n[[cells]]\n[[cells]]\n[wired]",
             "gateway.scheme",
             "one cell",

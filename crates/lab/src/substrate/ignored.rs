@@ -68,9 +68,15 @@ const IGNORED: [Ignored; 16] = [
     of_gateway("gateway.warning_ms", ZERO),
     of_gateway("gateway.mtcp.compression_ms", NOTHING),
     of_gateway("gateway.restarts_s", || vec![json!([])]),
-    model("HOST.sysctls", &["preset"], "set HOST.preset beside it"),
+    model(
+        "HOST.sysctls",
+        NOTHING,
+        &["preset"],
+        "set HOST.preset beside it",
+    ),
     model(
         "fh.on_handoff",
+        || vec![json!("nothing")],
         &[],
         "set mh.on_handoff, with an uplink: the MH's sender is notified",
     ),
@@ -102,12 +108,13 @@ const fn of_gateway(key: &'static str, neutral: fn() -> Vec<Json>) -> Ignored {
 
 const fn model(
     key: &'static str,
+    neutral: fn() -> Vec<Json>,
     beside: &'static [&'static str],
     remedy: &'static str,
 ) -> Ignored {
     Ignored {
         reader: Reader::Model,
-        ..kernel(key, NOTHING, beside, remedy)
+        ..kernel(key, neutral, beside, remedy)
     }
 }
 
@@ -136,13 +143,13 @@ pub(super) fn refusal(run: &Run, reader: Reader) -> Option<Refusal> {
 impl Ignored {
     fn refusal(&self, run: &Run) -> Option<Refusal> {
         let Some(own) = self.key.strip_prefix(HOST) else {
-            let value = run.given.get(self.key)?;
-            return self.refused("", self.key, value);
+            let (key, value) = given(run, self.key, self.reader)?;
+            return self.refused("", key, value);
         };
         // The host's own key wins over that of both.
         ["fh.", "mh."].into_iter().find_map(|host| {
-            let (table, key, value) = host_key(run, host, own)?;
-            let is_beside = |beside: &&str| host_key(run, host, beside).is_some();
+            let (table, key, value) = host_key(run, host, own, self.reader)?;
+            let is_beside = |beside: &&str| host_key(run, host, beside, self.reader).is_some();
             if self.beside.iter().any(is_beside) {
                 return None;
             }
@@ -166,21 +173,34 @@ impl Ignored {
 }
 
 /// A host's key as given: its table, its whole name and its value; of a table the first key in it.
-fn host_key(run: &Run, host: &'static str, own: &str) -> Option<(&'static str, String, Json)> {
+fn host_key(
+    run: &Run,
+    host: &'static str,
+    own: &str,
+    reader: Reader,
+) -> Option<(&'static str, String, Json)> {
     let tables = [host, HOSTS[0]];
     tables.into_iter().find_map(|table| {
-        let name = format!("{table}{own}");
-        let within = format!("{name}.");
-        let mut given = run.given.iter();
-        let (key, value) =
-            given.find(|(key, _)| **key == name || key.starts_with(&within) && is_read(key))?;
-        Some((table, key.clone(), value.clone()))
+        let (key, value) = given(run, &format!("{table}{own}"), reader)?;
+        Some((table, key.to_owned(), value.clone()))
     })
 }
 
-/// Of kernel parameters: the model reads this one.
-fn is_read(key: &str) -> bool {
-    !key.ends_with(".sysctls.net.ipv4.tcp_slow_start_after_idle")
+/// The key, or the first one in its table, with its value.
+fn given<'a>(run: &'a Run, name: &str, reader: Reader) -> Option<(&'a str, &'a Json)> {
+    let is_within = |key: &str| {
+        let rest = key.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let mut given = run.given.iter();
+    let found = given
+        .find(|(key, _)| is_within(key) && !(reader == Reader::Model && is_read_by_model(key)))?;
+    Some((found.0.as_str(), found.1))
+}
+
+/// The one kernel parameter that the model reads.
+fn is_read_by_model(key: &str) -> bool {
+    key.ends_with(".sysctls.net.ipv4.tcp_slow_start_after_idle")
 }
 
 #[cfg(test)]
@@ -281,6 +301,7 @@ mod tests {
             "[transfer]\nbytes = 1\nstays_open = false\ncontent = \"bulk\"",
             "[gateway]\nsignal_delay_ms = 0\nwarning_ms = 0.0",
             "[fh]\nsysctls = { \"net.ipv4.tcp_slow_start_after_idle\" = \"0\" }",
+            "[fh]\non_handoff = \"nothing\"",
         ] {
             for kind in SubstrateKind::ALL {
                 assert_eq!(why(kind, text), None, "{text}");

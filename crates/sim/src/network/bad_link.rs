@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_link::MediumState;
-use holdfast_wire::{Duration, Endpoint, SeqNum};
+use holdfast_wire::{Duration, Endpoint, Flags, Instant, SeqNum};
 
 use super::{Carried, DSCP_DEFAULT, Event, Network};
 use crate::observe::{LinkId, Observer};
@@ -20,9 +20,12 @@ use crate::packet::{Body, NodeId, Packet};
 pub struct BadLinkRole {
     /// The link toward the MHs.
     pub wireless: LinkId,
-    /// From one message to the next, above 0.
+    /// From one message to the next; one microsecond at least.
     pub every: Duration,
 }
+
+/// The shortest `every`: messages without a pause would stop the clock.
+const INTERVAL_MIN: Duration = Duration::from_micros(1);
 
 /// What has passed of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +44,8 @@ pub(super) struct BadLinkNode {
     node: NodeId,
     /// By the FH's and the MH's endpoints.
     connections: BTreeMap<[Endpoint; 2], Passed>,
+    /// When the next messages go.
+    next_at: Option<Instant>,
 }
 
 impl BadLinkNode {
@@ -48,22 +53,28 @@ impl BadLinkNode {
         let Some(segment) = packet.segment().filter(|_| !packet.corrupted) else {
             return;
         };
+        let ends = if from_mh {
+            [segment.to, segment.from]
+        } else {
+            [segment.from, segment.to]
+        };
+        if segment.flags.has(Flags::RST) {
+            self.connections.remove(&ends);
+            return;
+        }
         if from_mh {
-            if let Some(passed) = self.connections.get_mut(&[segment.to, segment.from])
+            if let Some(passed) = self.connections.get_mut(&ends)
                 && segment.ack.after(passed.acknowledged)
             {
                 passed.acknowledged = segment.ack;
             }
             return;
         }
-        let passed = self
-            .connections
-            .entry([segment.from, segment.to])
-            .or_insert(Passed {
-                nodes: [packet.from, packet.to],
-                end: segment.seq,
-                acknowledged: segment.seq,
-            });
+        let passed = self.connections.entry(ends).or_insert(Passed {
+            nodes: [packet.from, packet.to],
+            end: segment.seq,
+            acknowledged: segment.seq,
+        });
         if segment.end().after(passed.end) {
             passed.end = segment.end();
         }
@@ -78,28 +89,30 @@ impl Network {
             role,
             node,
             connections: BTreeMap::new(),
+            next_at: None,
         });
     }
 
     /// A packet that is not for this node.
-    pub(super) fn past_bad_link(
+    pub(super) fn pass_bad_link_node(
         &mut self,
         id: u32,
         node: NodeId,
         carried: &Carried,
         observer: &mut dyn Observer,
     ) {
-        let noted = &mut self.bad_links[id as usize];
-        let mobiles = self.links[noted.role.wireless.0 as usize].to;
+        let reporter = &mut self.bad_links[id as usize];
+        let mobiles = self.links[reporter.role.wireless.0 as usize].to;
         let from_mh = self.links[carried.link.0 as usize].from == mobiles;
-        noted.note(&carried.packet, from_mh);
+        reporter.note(&carried.packet, from_mh);
         self.forward(node, &carried.packet, carried.dscp, observer);
     }
 
     /// Links are down from now on: their senders get messages.
     pub(super) fn note_bad_links(&mut self, links: &[LinkId]) {
-        for (id, noted) in self.bad_links.iter().enumerate() {
-            if links.contains(&noted.role.wireless) {
+        for (id, reporter) in self.bad_links.iter_mut().enumerate() {
+            if links.contains(&reporter.role.wireless) {
+                reporter.next_at = Some(self.now);
                 self.queue.push(self.now, Event::BadLink(id as u32));
             }
         }
@@ -107,8 +120,13 @@ impl Network {
 
     /// A message to each sender that waits, as long as the link is down.
     pub(super) fn handle_bad_link(&mut self, id: u32, observer: &mut dyn Observer) {
-        let noted = &self.bad_links[id as usize];
-        let (node, role) = (noted.node, noted.role);
+        let reporter = &mut self.bad_links[id as usize];
+        // Of an outage that has ended, and another one has begun since.
+        if reporter.next_at.is_none_or(|at| at != self.now) {
+            return;
+        }
+        reporter.next_at = None;
+        let (node, role) = (reporter.node, reporter.role);
         let medium = self.links[role.wireless.0 as usize].medium;
         let medium = &mut self.media[medium as usize];
         if medium.schedule.state_at(self.now) == MediumState::Up {
@@ -127,6 +145,8 @@ impl Network {
         for message in &messages {
             self.forward(node, message, DSCP_DEFAULT, observer);
         }
-        self.queue.push(self.now + role.every, Event::BadLink(id));
+        let next = self.now + role.every.max(INTERVAL_MIN);
+        self.bad_links[id as usize].next_at = Some(next);
+        self.queue.push(next, Event::BadLink(id));
     }
 }

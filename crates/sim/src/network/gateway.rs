@@ -110,7 +110,7 @@ impl Network {
     }
 
     /// A packet that is not for this node.
-    pub(super) fn through_engine(
+    pub(super) fn pass_engine(
         &mut self,
         id: u32,
         node: NodeId,

@@ -76,7 +76,7 @@ impl Network {
     }
 
     /// A packet that is not for this node.
-    pub(super) fn through_split(
+    pub(super) fn pass_split(
         &mut self,
         id: u32,
         node: NodeId,

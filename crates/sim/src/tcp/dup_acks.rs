@@ -21,6 +21,10 @@ impl Connection {
         let Some(delay) = self.settings.dup_ack_delay else {
             return false;
         };
+        // What lies beyond the window is behind no hole: a probe.
+        if self.rcv.ahead.is_empty() {
+            return false;
+        }
         let delayed = &mut self.rcv.dup_acks;
         delayed.segments += 1;
         if delayed.segments < DUP_ACKS_OF_LOSS || delayed.released {

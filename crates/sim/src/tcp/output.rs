@@ -121,7 +121,7 @@ impl Connection {
 
     /// RFC 9293, 3.7.4 (Nagle): a relay has more soon. Other applications give all their bytes at
     /// once.
-    fn waits_for_more(&self) -> bool {
+    pub(super) fn waits_for_more(&self) -> bool {
         self.app.reading == Reading::Relayed
             && !self.app.closes_first
             && self.snd.una < self.snd.max

@@ -253,7 +253,8 @@ impl Connection {
     fn next_new(&self) -> Option<(u64, u64)> {
         let (from, data_end) = (self.snd.max, self.data_end());
         let to = (from + self.smss).min(data_end).min(self.window_end());
-        let fits = to > from && (to - from == self.smss || to == data_end);
+        let is_rest = to == data_end && !self.waits_for_more();
+        let fits = to > from && (to - from == self.smss || is_rest);
         fits.then(|| (from, if to == data_end { self.send_end() } else { to }))
     }
 

@@ -28,7 +28,7 @@ impl Connection {
     }
 
     /// The application has passed on all bytes up to `total`: their room is free.
-    pub fn read_up_to(&mut self, total: u64, now: Instant, out: &mut Vec<Packet>) {
+    pub(crate) fn read_up_to(&mut self, total: u64, now: Instant, out: &mut Vec<Packet>) {
         let unread = self.delivered().saturating_sub(total);
         if unread >= self.rcv.unread {
             return;

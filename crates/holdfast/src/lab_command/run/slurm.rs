@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -21,6 +22,8 @@ use super::{Indexed, Results, RunArgs};
 use crate::lab_command::line_file::each_line;
 use crate::lab_command::run_index::RunIndex;
 
+/// Tasks of the job array at most, unless given.
+const WORKERS: u16 = 16;
 /// How often the queue is looked at.
 const POLL: Duration = Duration::from_secs(2);
 /// How often its state is printed.
@@ -40,6 +43,10 @@ pub(super) fn check(args: &RunArgs) -> anyhow::Result<()> {
     ensure!(
         args.shard.is_none(),
         "--shard: got it with --executor slurm, which divides the runs itself; leave it out"
+    );
+    ensure!(
+        args.label.is_none(),
+        "--label: got it with --executor slurm, whose tasks do not have it; leave it out"
     );
     let out = args.out.as_deref();
     let Some(out) = out.filter(|out| out.as_os_str() != "-") else {
@@ -94,6 +101,10 @@ pub(super) fn run(
         };
         let log = array.last_log();
         let came = collect(&folder, index, results)?;
+        if ended.is_err() {
+            // Nobody continues what was interrupted but by `--resume`, and that needs no list.
+            remove(&folder)?;
+        }
         ended?;
         ensure!(
             came > 0,
@@ -107,7 +118,11 @@ pub(super) fn run(
             );
         }
     }
-    fs::remove_dir_all(&folder)
+    remove(&folder)
+}
+
+fn remove(folder: &Path) -> anyhow::Result<()> {
+    fs::remove_dir_all(folder)
         .with_context(|| format!("--out: {} cannot be removed", folder.display()))
 }
 
@@ -127,7 +142,9 @@ struct Array<'a> {
 impl Array<'_> {
     /// Submits tasks for the missing runs; the job's number.
     fn submit(&self, missing: &[usize]) -> anyhow::Result<String> {
-        let tasks = missing.len().min(usize::from(self.args.workers));
+        let tasks = missing
+            .len()
+            .min(usize::from(self.args.workers.unwrap_or(WORKERS)));
         for task in 0..tasks {
             let own = missing.iter().skip(task).step_by(tasks);
             let own: Vec<String> = own.map(ToString::to_string).collect();
@@ -142,15 +159,18 @@ impl Array<'_> {
             .arg(format!("--cpus-per-task={jobs}"))
             .arg(format!("--output={}/log-%a.txt", self.folder.display()));
         let job = output_of(sbatch, Some(&self.script(jobs)?))?;
-        // With clusters a name follows.
-        let job = job.trim().split(';').next().unwrap_or_default().to_owned();
+        let job = job.trim().to_owned();
         ensure!(
-            job.parse::<u64>().is_ok(),
+            parts_of(&job).0.parse::<u64>().is_ok(),
             "sbatch: got `{job}` for the job's number"
         );
         let runs = missing.len();
         eprintln!("job {job}: {runs} runs in {tasks} tasks");
-        self.write(JOB_FILE, &job)?;
+        if let Err(error) = self.write(JOB_FILE, &job) {
+            // Nothing would have its number.
+            cancel(&job)?;
+            return Err(error);
+        }
         Ok(job)
     }
 
@@ -197,7 +217,10 @@ impl Array<'_> {
             return "their folder cannot be read".to_owned();
         };
         let logs = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        let logs = logs.filter(|path| path.extension().is_some_and(|ending| ending == "txt"));
+        let logs = logs.filter(|path| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with("log-"))
+        });
         let newest = logs.max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok());
         let Some(log) = newest else {
             return "no task has a log: is the folder shared with the nodes?".to_owned();
@@ -240,6 +263,14 @@ fn collect(folder: &Path, index: &RunIndex<'_>, results: &mut Results) -> anyhow
     Ok(came)
 }
 
+/// The job's number, and `--clusters` with its cluster if sbatch has chosen one: `123;cluster`.
+fn parts_of(job: &str) -> (&str, Option<String>) {
+    match job.split_once(';') {
+        Some((number, cluster)) => (number, Some(format!("--clusters={cluster}"))),
+        None => (job, None),
+    }
+}
+
 /// Until no task of the job is in the queue.
 fn wait(job: &str, stop: &StopFlag) -> anyhow::Result<()> {
     let (mut printed_at, mut answered_at) = (Instant::now(), Instant::now());
@@ -274,14 +305,24 @@ fn wait(job: &str, stop: &StopFlag) -> anyhow::Result<()> {
 /// How many tasks are in which state, with Slurm's reason for it.
 fn tasks(job: &str) -> anyhow::Result<BTreeMap<String, usize>> {
     let mut squeue = Command::new("squeue");
-    squeue.args(["--noheader", "--array", "--format=%T (%r)", "--jobs", job]);
+    let (number, cluster) = parts_of(job);
+    squeue.args([
+        "--noheader",
+        "--array",
+        "--format=%T (%r)",
+        "--jobs",
+        number,
+    ]);
+    squeue.args(cluster);
     let text = match output_of(squeue, None) {
         // Slurm has forgotten it.
         Err(error) if format!("{error:#}").contains("Invalid job id") => String::new(),
         text => text?,
     };
     let mut tasks = BTreeMap::new();
-    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    // With a cluster its name comes first.
+    let lines = text.lines().map(str::trim);
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with("CLUSTER:")) {
         *tasks.entry(line.replace(" (None)", "")).or_insert(0) += 1;
     }
     Ok(tasks)
@@ -290,7 +331,8 @@ fn tasks(job: &str) -> anyhow::Result<BTreeMap<String, usize>> {
 /// Cancels the job and waits until its tasks have ended.
 fn cancel(job: &str) -> anyhow::Result<()> {
     let mut scancel = Command::new("scancel");
-    scancel.arg(job);
+    let (number, cluster) = parts_of(job);
+    scancel.args(cluster).arg(number);
     output_of(scancel, None)?;
     let began = Instant::now();
     while !tasks(job)?.is_empty() {
@@ -306,7 +348,9 @@ fn cancel(job: &str) -> anyhow::Result<()> {
 /// What a command of Slurm prints.
 fn output_of(mut command: Command, input: Option<&str>) -> anyhow::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
+    // Ctrl-C is for this command alone: sbatch would queue a job whose number nobody has.
     let child = command
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -328,6 +372,15 @@ fn output_of(mut command: Command, input: Option<&str>) -> anyhow::Result<String
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_of_a_cluster_is_looked_for_there() {
+        assert_eq!(parts_of("12"), ("12", None));
+        assert_eq!(
+            parts_of("12;east"),
+            ("12", Some("--clusters=east".to_owned()))
+        );
+    }
 
     #[test]
     fn the_workers_files_are_beside_the_results() {

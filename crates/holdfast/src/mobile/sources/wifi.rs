@@ -71,7 +71,7 @@ impl WifiSource {
         self.set_threshold(&mut monitor, reporter)?;
         let mut station = Station::default();
         let mut stronger = self.stronger_db.map(Stronger::new);
-        let mut roaming: Option<Child> = None;
+        let mut roaming: Option<Roaming> = None;
         let mut poll_at = Instant::now();
         loop {
             let left = poll_at.saturating_duration_since(Instant::now());
@@ -93,12 +93,14 @@ impl WifiSource {
                     reporter.report_blocking(event)?;
                 }
                 if let (Some(stronger), StationSignal::Dbm(own)) = (&mut stronger, signal)
-                    && let Some(point) = stronger.look(own.into(), &monitor.access_points()?)
+                    && let Some(point) =
+                        stronger.look(own.into(), &monitor.access_points()?, Instant::now())
                 {
                     reporter.report_blocking(stronger::begins(point, own))?;
                     reporter.report_blocking(SourceEvent::Link(LinkEvent::GoingDownSoon(None)))?;
                     self.roam(point, &mut roaming, reporter)?;
                 }
+                self.note_end(&mut roaming, reporter)?;
                 let is_joining = station.joining_since.is_some();
                 poll_at = Instant::now() + if is_joining { KEYS_POLL } else { self.poll };
             }
@@ -110,27 +112,39 @@ impl WifiSource {
     fn roam(
         &self,
         to: &AccessPoint,
-        running: &mut Option<Child>,
+        running: &mut Option<Roaming>,
         reporter: &Reporter,
     ) -> anyhow::Result<()> {
-        let Some(program) = &self.roam_command else {
+        self.note_end(running, reporter)?;
+        let (Some(program), None) = (&self.roam_command, &running) else {
             return Ok(());
         };
-        if let Some(child) = running
-            && child.try_wait()?.is_none()
-        {
-            return Ok(());
-        }
         let mut command = Command::new(program);
         command.arg(&self.interface).arg(stronger::text(to));
         match command.stdin(Stdio::null()).spawn() {
-            Ok(child) => *running = Some(child),
+            Ok(child) => *running = Some(Roaming(child)),
             Err(error) => {
                 let text = format!("sources.wifi_roam_command: {}: {error}", program.display());
                 reporter.report_blocking(SourceEvent::Note(text))?;
             }
         }
         Ok(())
+    }
+
+    /// The program that lets the interface roam may have ended.
+    fn note_end(&self, running: &mut Option<Roaming>, reporter: &Reporter) -> anyhow::Result<()> {
+        let Some(Roaming(child)) = running else {
+            return Ok(());
+        };
+        let (Some(program), Some(status)) = (&self.roam_command, child.try_wait()?) else {
+            return Ok(());
+        };
+        *running = None;
+        if status.success() {
+            return Ok(());
+        }
+        let text = format!("sources.wifi_roam_command: {}: {status}", program.display());
+        reporter.report_blocking(SourceEvent::Note(text))
     }
 
     /// It ends with each association: it is set for the next one too.
@@ -143,6 +157,16 @@ impl WifiSource {
             let text = format!("sources.wifi_threshold_dbm: the driver does not take it: {error}");
             reporter.report_blocking(SourceEvent::Note(text))
         })
+    }
+}
+
+/// The program that lets the interface roam. It ends with the source.
+struct Roaming(Child);
+
+impl Drop for Roaming {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use holdfast_settings::sources::Sources;
 
+use crate::settings::SettingsError;
+use crate::settings::file::SectionValues;
+
 /// Which modem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ModemChoice {
@@ -34,17 +37,32 @@ pub(crate) struct SourceSettings {
     pub(crate) poll: Duration,
 }
 
-impl From<Sources> for SourceSettings {
-    fn from(keys: Sources) -> Self {
-        Self {
+impl SourceSettings {
+    /// # Errors
+    /// The key that is wrong, or that another one needs.
+    pub(super) fn read(section: &SectionValues<'_>) -> Result<Self, SettingsError> {
+        let keys = section.read::<Sources>()?;
+        let given = [
+            ("wifi_threshold_dbm", keys.wifi_threshold_dbm.is_some()),
+            ("wifi_stronger_db", keys.wifi_stronger_db.is_some()),
+        ];
+        for (key, _) in given.iter().filter(|(_, is_given)| *is_given && !keys.wifi) {
+            let problem = "is given without `sources.wifi`; takes `wifi = true` too, or goes";
+            return Err(section.error(key, problem));
+        }
+        if keys.wifi_roam_command.is_some() && keys.wifi_stronger_db.is_none() {
+            let problem = "is given without `sources.wifi_stronger_db`; takes that too, or goes";
+            return Err(section.error("wifi_roam_command", problem));
+        }
+        Ok(Self {
             wifi: keys.wifi,
             wifi_threshold_dbm: keys.wifi_threshold_dbm.map(|dbm| dbm.round() as i32),
-            wifi_stronger_db: keys.wifi_stronger_db.map(|db| db.round() as i32),
+            wifi_stronger_db: keys.wifi_stronger_db,
             wifi_roam_command: keys.wifi_roam_command.map(PathBuf::from),
             modem: keys.modem.map(modem),
             script: keys.script.map(PathBuf::from),
             poll: keys.poll,
-        }
+        })
     }
 }
 

@@ -143,4 +143,13 @@ fn a_limit_of_attempts_needs_a_reassembly_timer() {
         arq.in_order = false;
     }
     assert!(settings.plan().is_ok());
+    let mut useless = lossy(0.1, Some(3), Some(40.0));
+    if let Some(arq) = &mut useless.arq {
+        arq.in_order = false;
+    }
+    let error = useless.plan().unwrap_err().to_string();
+    assert!(
+        error.starts_with("arq.reassembly_ms: got a time"),
+        "{error}"
+    );
 }

@@ -2,6 +2,7 @@
 //! Base stations of other authors: a split connection, messages of a bad link.
 
 use super::*;
+use crate::packet::Body;
 
 fn splitting(mut experiment: Experiment, buffer_bytes: u32, preset: Preset) -> Experiment {
     let tcp = TcpSettings {
@@ -118,4 +119,38 @@ fn messages_of_a_bad_link_spare_a_sender_timeouts() {
     let (with_messages, with_messages_s) = run(true, true);
     assert_eq!(with_messages, 0);
     assert!(with_messages_s < plain_s, "{with_messages_s} {plain_s}");
+}
+
+/// Times of the messages.
+#[derive(Default)]
+struct Messages(Vec<Instant>);
+
+impl Observer for Messages {
+    fn on_packet(&mut self, _link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
+        if matches!(event, PacketEvent::Sent) && matches!(packet.body, Body::BadLink { .. }) {
+            self.0.push(now);
+        }
+    }
+}
+
+#[test]
+fn messages_of_two_outages_in_a_row_keep_their_interval() {
+    let mut radio = radio();
+    radio.outages = OutageSettings::List {
+        list: [(1.0, 0.05), (1.08, 0.92)]
+            .map(|(at_s, for_s)| OutageAt { at_s, for_s })
+            .to_vec(),
+    };
+    let mut experiment = download(5_000_000, Preset::NewReno, &radio);
+    experiment.base_station = Some(BaseStation::ReportsBadLink {
+        every: Duration::from_millis(100),
+    });
+    let mut messages = Messages::default();
+    experiment.run_observed(&mut messages);
+    let second: Vec<Instant> = messages.0.into_iter().skip(1).collect();
+    assert!(second.len() >= 9, "{second:?}");
+    for pair in second.windows(2) {
+        let interval = pair[1].saturating_since(pair[0]);
+        assert!(interval >= Duration::from_millis(100), "{second:?}");
+    }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A download: no data of the MH is on its way. Its packets change little here, and pass at little cost.
+//! A download: no data of the MH is in flight. Its packets change little here, and pass at little cost.
 
 use holdfast_wire::{Segment, SeqNum};
 
@@ -17,11 +17,11 @@ impl<P: Payload> Uplink<P> {
     }
 
     /// Takes in data of the FH at rest. `wired`: the wired half's round trip.
-    pub(super) fn note_at_rest<Q: Payload>(
+    pub(super) fn note_at_rest(
         &mut self,
         segment: &Segment,
         wired: &RttEstimator,
-        cx: &Context<'_, Q>,
+        cx: &Context<'_, P>,
     ) {
         self.wired.note_window(segment);
         // `today` reports no hole.
@@ -32,7 +32,8 @@ impl<P: Payload> Uplink<P> {
     }
 }
 
-/// True for a segment of the MH without data while there is none on its way: it changes nothing here but a round trip.
+/// True for a segment of the MH without data while no data of the MH is in flight: it changes nothing here but a round
+/// trip.
 pub(in crate::schemes) fn passes_at_rest_to_fh<P: Payload>(
     snoop: &mut Snoop<P>,
     segment: &Segment,
@@ -45,7 +46,7 @@ pub(in crate::schemes) fn passes_at_rest_to_fh<P: Payload>(
     passes
 }
 
-/// True for data of the FH while no data of the MH is on its way: it changes nothing here but a round trip and the
+/// True for data of the FH while no data of the MH is in flight: it changes nothing here but a round trip and the
 /// window.
 pub(in crate::schemes) fn passes_at_rest_to_mh<P: Payload>(
     snoop: &mut Snoop<P>,

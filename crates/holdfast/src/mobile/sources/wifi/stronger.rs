@@ -3,7 +3,7 @@
 //! occur when the mobile host discovers a base station with a stronger signal than the current
 //! one".
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast_net::nl80211::AccessPoint;
 
@@ -11,15 +11,22 @@ use super::SourceEvent;
 
 /// Older results of a scan show nothing.
 const SEEN_AGO_MAX: Duration = Duration::from_secs(10);
+/// Results that are less apart are of one scan.
+const SCANS_APART_MIN: Duration = Duration::from_millis(100);
+/// A handoff that has not taken place by then is begun again.
+const RETRY: Duration = Duration::from_secs(30);
+
+/// An access point and when it was seen, or taken.
+type At = ([u8; 6], Instant);
 
 /// Whether an access point is stronger than the own one.
 #[derive(Debug)]
 pub(super) struct Stronger {
     by_db: i32,
-    /// The one that was stronger at the last look.
-    candidate: Option<[u8; 6]>,
+    /// The one that was stronger in the last scan.
+    candidate: Option<At>,
     /// The one for which a handoff has begun; until it is weaker than the own one.
-    taken: Option<[u8; 6]>,
+    taken: Option<At>,
 }
 
 impl Stronger {
@@ -31,34 +38,44 @@ impl Stronger {
         }
     }
 
-    /// The access point to go to, once: of the own network, and at two looks in a row the strongest
+    /// The access point to go to, once: of the own network, and in two scans in a row the strongest
     /// one and stronger than the own one.
     pub(super) fn look<'a>(
         &mut self,
         own_dbm: i32,
         points: &'a [AccessPoint],
+        now: Instant,
     ) -> Option<&'a AccessPoint> {
+        let before = self.candidate.take();
         let network = &points.iter().find(|point| point.is_own)?.network;
         let others = points.iter().filter(|point| {
             !point.is_own && point.network == *network && point.seen_ago <= SEEN_AGO_MAX
         });
-        let is_above = |address: [u8; 6], dbm: i32| {
+        let is_above = |address: [u8; 6]| {
             let mut others = others.clone();
-            others.any(|point| point.address == address && point.dbm > dbm)
+            others.any(|point| point.address == address && point.dbm > own_dbm)
         };
-        if self.taken.is_some_and(|taken| !is_above(taken, own_dbm)) {
-            self.taken = None;
-        }
+        self.taken = self.taken.filter(|(address, at)| {
+            is_above(*address) && now.saturating_duration_since(*at) < RETRY
+        });
         let strongest = others.clone().max_by_key(|point| point.dbm);
-        let found = strongest.filter(|point| point.dbm >= own_dbm + self.by_db);
-        let address = found.map(|point| point.address);
-        let was_candidate = address.is_some() && self.candidate == address;
-        self.candidate = address;
-        if !was_candidate || self.taken == address {
+        let found = strongest.filter(|point| point.dbm >= own_dbm + self.by_db)?;
+        let seen_at = now.checked_sub(found.seen_ago).unwrap_or(now);
+        let before = before.filter(|(address, _)| *address == found.address);
+        let is_second = match before {
+            // The same scan.
+            Some((_, at)) if seen_at < at + SCANS_APART_MIN => {
+                self.candidate = before;
+                return None;
+            }
+            before => before.is_some(),
+        };
+        self.candidate = Some((found.address, seen_at));
+        if !is_second || self.taken.is_some_and(|(taken, _)| taken == found.address) {
             return None;
         }
-        self.taken = address;
-        found
+        self.taken = Some((found.address, now));
+        Some(found)
     }
 }
 
@@ -92,43 +109,83 @@ mod tests {
         }
     }
 
-    /// Looks with the own one at -70 dBm; the number of the access point to go to.
-    fn look(stronger: &mut Stronger, others: &[AccessPoint]) -> Option<u8> {
-        let mut points = vec![point(OWN, -70)];
-        points.extend_from_slice(others);
-        stronger.look(-70, &points).map(|point| point.address[4])
+    /// Looks at a new scan each three seconds, with the own one at -70 dBm.
+    struct Looks {
+        stronger: Stronger,
+        now: Instant,
+    }
+
+    impl Looks {
+        fn new() -> Self {
+            Self {
+                stronger: Stronger::new(8),
+                now: Instant::now() + SEEN_AGO_MAX,
+            }
+        }
+
+        /// The number of the access point to go to.
+        fn look(&mut self, others: &[AccessPoint]) -> Option<u8> {
+            self.now += Duration::from_secs(3);
+            self.look_again(others)
+        }
+
+        fn look_again(&mut self, others: &[AccessPoint]) -> Option<u8> {
+            let mut points = vec![point(OWN, -70)];
+            points.extend_from_slice(others);
+            let found = self.stronger.look(-70, &points, self.now);
+            found.map(|point| point.address[4])
+        }
     }
 
     #[test]
     fn an_access_point_that_stays_stronger_is_taken_once() {
-        let mut stronger = Stronger::new(8);
-        assert_eq!(look(&mut stronger, &[point(2, -63)]), None, "7 dB");
-        assert_eq!(
-            look(&mut stronger, &[point(2, -62)]),
-            None,
-            "the first look"
-        );
-        assert_eq!(look(&mut stronger, &[point(2, -62)]), Some(2));
-        assert_eq!(look(&mut stronger, &[point(2, -50)]), None, "taken");
+        let mut looks = Looks::new();
+        assert_eq!(looks.look(&[point(2, -63)]), None, "7 dB");
+        assert_eq!(looks.look(&[point(2, -62)]), None, "the first look");
+        assert_eq!(looks.look(&[point(2, -62)]), Some(2));
+        assert_eq!(looks.look(&[point(2, -50)]), None, "taken");
         // Stronger than the own one all the time: it is the same handoff.
         for dbm in [-69, -50, -50] {
-            assert_eq!(look(&mut stronger, &[point(2, dbm)]), None);
+            assert_eq!(looks.look(&[point(2, dbm)]), None);
         }
         // Weaker in between: another one.
-        look(&mut stronger, &[point(2, -70)]);
-        assert_eq!(look(&mut stronger, &[point(2, -60)]), None);
-        assert_eq!(look(&mut stronger, &[point(2, -60)]), Some(2));
+        looks.look(&[point(2, -70)]);
+        assert_eq!(looks.look(&[point(2, -60)]), None);
+        assert_eq!(looks.look(&[point(2, -60)]), Some(2));
+    }
+
+    #[test]
+    fn one_scan_counts_once() {
+        let mut looks = Looks::new();
+        assert_eq!(looks.look(&[point(2, -60)]), None);
+        // Half a second later the same result is half a second older.
+        looks.now += Duration::from_millis(500);
+        let mut same = point(2, -60);
+        same.seen_ago += Duration::from_millis(500);
+        assert_eq!(looks.look_again(&[same]), None);
+        assert_eq!(looks.look(&[point(2, -60)]), Some(2));
+    }
+
+    #[test]
+    fn a_handoff_that_does_not_take_place_is_begun_again() {
+        let mut looks = Looks::new();
+        looks.look(&[point(2, -60)]);
+        let begun: Vec<u32> = (0..21)
+            .filter(|_| looks.look(&[point(2, -60)]).is_some())
+            .collect();
+        assert_eq!(begun, [0, 10, 20]);
     }
 
     #[test]
     fn the_strongest_one_has_to_be_so_twice_in_a_row() {
-        let mut stronger = Stronger::new(8);
-        assert_eq!(look(&mut stronger, &[point(2, -60), point(3, -61)]), None);
-        assert_eq!(look(&mut stronger, &[point(2, -61), point(3, -60)]), None);
-        assert_eq!(
-            look(&mut stronger, &[point(2, -61), point(3, -60)]),
-            Some(3)
-        );
+        let mut looks = Looks::new();
+        assert_eq!(looks.look(&[point(2, -60), point(3, -61)]), None);
+        assert_eq!(looks.look(&[point(2, -61), point(3, -60)]), None);
+        // The own one is missing in between.
+        looks.now += Duration::from_secs(3);
+        assert_eq!(looks.stronger.look(-70, &[point(3, -60)], looks.now), None);
+        assert_eq!(looks.look(&[point(2, -61), point(3, -60)]), None);
+        assert_eq!(looks.look(&[point(2, -61), point(3, -60)]), Some(3));
     }
 
     #[test]
@@ -137,13 +194,10 @@ mod tests {
         other.network = b"other".to_vec();
         let mut old = point(3, -40);
         old.seen_ago = Duration::from_secs(11);
-        let mut stronger = Stronger::new(8);
+        let mut looks = Looks::new();
         for _ in 0..3 {
-            assert_eq!(look(&mut stronger, &[other.clone(), old.clone()]), None);
+            assert_eq!(looks.look(&[other.clone(), old.clone()]), None);
         }
-        // Without an own access point nothing is known of its network.
-        assert_eq!(stronger.look(-70, &[point(2, -40)]), None);
-        assert_eq!(stronger.look(-70, &[point(2, -40)]), None);
     }
 
     #[test]
