@@ -9,8 +9,8 @@
 #     scripts/package_test.sh [SUITE...]     bookworm, trixie and rpm unless given
 #
 # The systems are made once by mmdebstrap and kept in this user's cache folder, beside the virtual kernel.
-# Where Debian's packages cannot be fetched, and for a processor without packages, a line with `SKIPPED`
-# has the reason. FH, gateway and MH are network namespaces; all that is made is removed at the end. The
+# Where Debian's packages cannot be fetched, where systemd does not boot, and for a processor without
+# packages, a line with `SKIPPED` has the reason. FH, gateway and MH are network namespaces; all that is made is removed at the end. The
 # last line is `N passed, N failed, N skipped`.
 
 set -euo pipefail
@@ -69,10 +69,7 @@ cgroups="$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)"
 leave() {
     trap - EXIT
     stop_machine || true
-    for namespace in "$fh" "$gateway" "$mh"; do
-        ip netns pids "$namespace" 2>/dev/null | xargs -r kill -KILL || true
-        ip netns delete "$namespace" 2>/dev/null || true
-    done
+    delete_network
     [ ! -d "$cgroups$group" ] || find "$cgroups$group" -depth -type d -exec rmdir {} + || true
     rm -rf --one-file-system "$work"
 }
@@ -201,6 +198,13 @@ made_network() {
     ip -n "$mh" route add default via 10.2.0.1
     ip netns exec "$gateway" sysctl -q -w net.ipv4.ip_forward=1
 }
+delete_network() {
+    local namespace
+    for namespace in "$fh" "$gateway" "$mh"; do
+        ip netns pids "$namespace" 2>/dev/null | xargs -r kill -KILL || true
+        ip netns delete "$namespace" 2>/dev/null || true
+    done
+}
 
 # systemd wants a control group of its own, of the second version; nspawn a folder in /run.
 readonly boot='
@@ -238,6 +242,23 @@ manager() {
     deb) inside apt-get -q -y "$@" ;;
     rpm) inside dnf -q -y "$@" ;;
     esac
+}
+# Without systemd's programs the package makes its user by useradd. The system is as before afterwards.
+without_sysusers() {
+    local bin="$work/$1/usr/bin" program status=0
+    for program in systemd-sysusers systemd-tmpfiles; do
+        mv "$bin/$program" "$bin/$program.away"
+    done
+    chroot "$work/$1" sh -e -c '
+        dpkg -i /root/holdfast.deb
+        grep "^holdfast:.*:/:/usr/sbin/nologin$" /etc/passwd
+        [ "$(stat -c "%a %U %G" /etc/holdfast/mobile.toml)" = "640 root holdfast" ]
+        dpkg --purge holdfast
+        userdel holdfast' || status=$?
+    for program in systemd-sysusers systemd-tmpfiles; do
+        mv "$bin/$program.away" "$bin/$program"
+    done
+    return $status
 }
 installed_version() {
     case "$kind" in
@@ -360,10 +381,14 @@ life_in() {
     esac
     cp "$work/next.$kind" "$work/$suite/root/"
     rm -f "$work/enough" "$work/progress" "$work/sent" "$work/received"
+    [ ! -e "$work/$suite/usr/sbin/useradd" ] || [ "$kind" = rpm ] ||
+        check "$suite: install without systemd-sysusers" without_sysusers "$suite"
     made_network
     started_machine "$suite" || {
         tail -n 40 "$work/$suite.console"
-        failed=$((failed + 1))
+        stop_machine
+        delete_network
+        skip "$suite" 'systemd does not boot in a container here'
         return 0
     }
     inside systemd-tmpfiles --create
@@ -385,9 +410,7 @@ life_in() {
     rpm) check "$suite: nothing but settings is left" settings_alone_are_left ;;
     esac
     stop_machine
-    for namespace in "$fh" "$gateway" "$mh"; do
-        ip netns delete "$namespace"
-    done
+    delete_network
 }
 
 trap leave EXIT
