@@ -56,16 +56,14 @@ export PATH="$tools/bin:$PATH" PYTHONPATH="$tools"
 
 export VERSION="$version" SOURCE_DATE_EPOCH
 
-# Nothing of a build machine's paths and symbols is in the programs.
-export CARGO_PROFILE_RELEASE_STRIP=symbols CARGO_PROFILE_RELEASE_DEBUG=false
 # libelf's build looks for three libraries that musl lacks, and that only elfutils' programs use.
 export ac_cv_search_argp_parse='none required' ac_cv_search_fts_close='none required' \
     ac_cv_search__obstack_free='none required'
 export CFLAGS_x86_64_unknown_linux_musl="-I$PWD/packaging/musl"
 export CFLAGS_aarch64_unknown_linux_musl="-I$PWD/packaging/musl"
-program() { echo "$target/$1-unknown-linux-musl/release/holdfast"; }
+program() { echo "$target/$1-unknown-linux-musl/dist/holdfast"; }
 for processor in "${processors[@]}"; do
-    cargo zigbuild --locked --release --package holdfast --target "$processor-unknown-linux-musl"
+    cargo zigbuild --locked --profile dist --package holdfast --target "$processor-unknown-linux-musl"
 done
 generator="$(program "$(uname -m)")"
 [ -e "$generator" ] || generator="$(program "${processors[0]}")"

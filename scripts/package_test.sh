@@ -9,8 +9,8 @@
 #     scripts/package_test.sh [SUITE...]     bookworm, trixie and rpm unless given
 #
 # The systems are made once by mmdebstrap and kept in this user's cache folder, beside the virtual kernel.
-# Where Debian's packages cannot be fetched, where systemd does not boot, and for a processor without
-# packages, a line with `SKIPPED` has the reason. FH, gateway and MH are network namespaces; all that is made is removed at the end. The
+# Where Debian's packages cannot be fetched, and for a processor without packages, a line with `SKIPPED`
+# has the reason. FH, gateway and MH are network namespaces; all that is made is removed at the end. The
 # last line is `N passed, N failed, N skipped`.
 
 set -euo pipefail
@@ -82,7 +82,6 @@ small_and_static() {
         [ "$(stat -c %s "$file")" -le $bytes_max ] || echo "$file: above $bytes_max bytes"
     done
     for file in "$work"/*/usr/bin/holdfast; do
-        [ "$(stat -c %s "$file")" -le $bytes_max ] || echo "$file: above $bytes_max bytes"
         ! readelf -l "$file" | grep -q INTERP || echo "$file: not static"
         ! readelf -S "$file" | grep -q -E '\.(symtab|debug_info)' || echo "$file: not stripped"
     done
@@ -386,9 +385,9 @@ life_in() {
     made_network
     started_machine "$suite" || {
         tail -n 40 "$work/$suite.console"
+        failed=$((failed + 1))
         stop_machine
         delete_network
-        skip "$suite" 'systemd does not boot in a container here'
         return 0
     }
     inside systemd-tmpfiles --create

@@ -33,7 +33,7 @@ const PROBE_PARTS: u32 = 20;
 const PROBE_PARTS_SLOW: u32 = 2;
 /// Bytes of a segment, or of a probe.
 const SEGMENT_BYTES: u64 = 1500;
-/// What a segment takes the link counts up to here: the rate of a fade says little of the next one.
+/// What a segment takes the link counts up to here: the rate of a fade is not that of the link.
 const SEGMENT_TIME_MAX: Duration = Duration::from_millis(500);
 const WINDOW_INITIAL_MIN: u64 = 2 * 1460;
 const WINDOW_INITIAL_MAX: u64 = 10 * 1460;

@@ -273,7 +273,7 @@ impl Mobile {
         Some(self.unanswered_since? + self.patience(settings))
     }
 
-    /// After this time without an answer recovery sends again what it has sent.
+    /// After this time without an answer recovery retransmits what it has sent.
     pub(crate) fn rto(&self, settings: &Settings) -> Duration {
         let rto = self.rtt.rto(settings.silence_min);
         // The round trip is one without a queue, and most of recovery is not timed (Karn).

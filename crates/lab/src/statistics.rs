@@ -25,7 +25,8 @@ pub fn median_with_interval(mut values: Vec<f64>) -> Option<(f64, Option<[f64; 2
     Some((median(values)?, interval))
 }
 
-/// The least number of heads in `count` throws that so many or fewer come with more than [`TAIL`].
+/// The least number of heads for which the probability of this number or fewer in `count` throws is
+/// above [`TAIL`].
 fn heads_beyond_tail(count: usize) -> usize {
     if count > THROWS_MAX {
         // The normal distribution: a mean of a half, a deviation of half a root.
@@ -194,15 +195,15 @@ mod tests {
 
     #[test]
     fn the_interval_of_a_median_is_found_for_any_number_of_values() {
-        let of = |count: usize| {
+        let interval = |count: usize| {
             let values = (0..count).map(|value| value as f64).collect();
             median_with_interval(values).unwrap().1
         };
-        assert_eq!([5, 6].map(of), [None, Some([0.0, 5.0])]);
+        assert_eq!([5, 6].map(interval), [None, Some([0.0, 5.0])]);
         // Both ways of finding it.
         let [exact, normal] = [THROWS_MAX, THROWS_MAX + 1].map(heads_beyond_tail);
         assert_eq!(exact, normal);
-        let [low, high] = of(100_000).unwrap();
+        let [low, high] = interval(100_000).unwrap();
         assert!(low < 50_000.0 && 49_600.0 < low, "{low}");
         assert!((low + high - 99_999.0).abs() < 1e-9);
     }

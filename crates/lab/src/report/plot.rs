@@ -37,6 +37,14 @@ pub fn parameter(lines: &[ResultLine]) -> anyhow::Result<String> {
     }
 }
 
+/// The lines with this parameter: of several files, one may not sweep it.
+fn sweeping(lines: &[ResultLine], over: &str) -> Vec<ResultLine> {
+    let lines = lines
+        .iter()
+        .filter(|line| line.parameters.contains_key(over));
+    lines.cloned().collect()
+}
+
 /// The median of a measure over a parameter, a curve for each combination of the others.
 ///
 /// # Errors
@@ -48,13 +56,7 @@ pub fn sweep(lines: &[ResultLine], measure: &str, over: &str) -> anyhow::Result<
         "--over: got {over}, takes one of {}",
         names(lines).join(", ")
     );
-    // Of several files, one may not sweep it.
-    let lines: Vec<ResultLine> = lines
-        .iter()
-        .filter(|line| line.parameters.contains_key(over))
-        .cloned()
-        .collect();
-    let lines = lines.as_slice();
+    let lines = &sweeping(lines, over)[..];
     let is_number = xs.iter().all(Json::is_number);
     let position = |value: &Json| {
         let position = xs.iter().position(|x| same(x, value)).unwrap_or(0) as f64;
@@ -68,12 +70,9 @@ pub fn sweep(lines: &[ResultLine], measure: &str, over: &str) -> anyhow::Result<
             look,
             ..Curve::default()
         };
+        let x_of = |line: &ResultLine| line.parameters.get(over).map(position);
         let by_x = grouped(lines.iter().copied(), |line| {
-            line.parameters
-                .get(over)
-                .map(position)
-                .unwrap_or_default()
-                .to_bits()
+            x_of(line).unwrap_or_default().to_bits()
         });
         for (x, lines) in by_x {
             let x = f64::from_bits(x);

@@ -66,10 +66,8 @@ pub enum Reading {
         /// The distance, at least 1 µs.
         every: Duration,
     },
-    /// As far as another connection has passed it on ([`Connection::read_up_to`]). It sends
-    /// what that one has received, and closes when that one is closed.
-    ///
-    /// [`Connection::read_up_to`]: super::Connection::read_up_to
+    /// As far as another connection has passed it on. It sends what that one has received, and closes
+    /// when that one is closed.
     Relayed,
     /// Nothing before `until`, from the start of the run; then as soon as it is there.
     NotBefore {

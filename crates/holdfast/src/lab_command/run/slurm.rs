@@ -102,7 +102,7 @@ pub(super) fn run(
         let log = array.last_log();
         let came = collect(&folder, index, results)?;
         if ended.is_err() {
-            // Nobody continues what was interrupted but by `--resume`, and that needs no list.
+            // `--resume` needs no list of what was left.
             remove(&folder)?;
         }
         ended?;
@@ -348,7 +348,7 @@ fn cancel(job: &str) -> anyhow::Result<()> {
 /// What a command of Slurm prints.
 fn output_of(mut command: Command, input: Option<&str>) -> anyhow::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    // Ctrl-C is for this command alone: sbatch would queue a job whose number nobody has.
+    // Ctrl-C is for this command alone: sbatch would queue a job whose number this command does not get.
     let child = command
         .process_group(0)
         .stdin(Stdio::piped())

@@ -46,7 +46,8 @@ impl SourceSettings {
             ("wifi_threshold_dbm", keys.wifi_threshold_dbm.is_some()),
             ("wifi_stronger_db", keys.wifi_stronger_db.is_some()),
         ];
-        for (key, _) in given.iter().filter(|(_, is_given)| *is_given && !keys.wifi) {
+        let useless = given.iter().find(|(_, is_given)| *is_given && !keys.wifi);
+        if let Some((key, _)) = useless {
             let problem = "is given without `sources.wifi`; takes `wifi = true` too, or goes";
             return Err(section.error(key, problem));
         }

@@ -13,7 +13,12 @@ impl<P: Payload> Uplink<P> {
         let waits = self.withheld_since.is_some() || self.trusted_from.is_some();
         let has_nothing = self.passed.is_empty() && self.entries() == 0 && self.gaps.is_empty();
         let parts_are_idle = self.wired.is_idle() && self.undo.is_idle();
-        has_all && segment.options.sack.is_empty() && has_nothing && !waits && parts_are_idle
+        let is_idle =
+            has_all && segment.options.sack.is_empty() && has_nothing && !waits && parts_are_idle;
+        // At rest no timer is looked at.
+        let timers = [self.quiet_at, self.report_at, self.wired.deadline()];
+        debug_assert!(!is_idle || timers == [None; 3], "a timer runs");
+        is_idle
     }
 
     /// Takes in data of the FH at rest. `wired`: the wired half's round trip.

@@ -13,7 +13,7 @@ use super::SourceEvent;
 const SEEN_AGO_MAX: Duration = Duration::from_secs(10);
 /// Results that are less apart are of one scan.
 const SCANS_APART_MIN: Duration = Duration::from_millis(100);
-/// A handoff that has not taken place by then is begun again.
+/// If the interface has not roamed by then, the handoff begins again.
 const RETRY: Duration = Duration::from_secs(30);
 
 /// An access point and when it was seen, or taken.
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handoff_that_does_not_take_place_is_begun_again() {
+    fn a_handoff_without_effect_begins_again() {
         let mut looks = Looks::new();
         looks.look(&[point(2, -60)]);
         let begun: Vec<u32> = (0..21)
