@@ -193,7 +193,7 @@ fn a_value_of_the_wrong_kind_is_refused_with_what_the_key_takes() {
         ("flows_max = 1.5", "got 1.5, takes a whole number"),
         (
             "scheme = \"snop\"",
-            "got \"snop\", takes one of hold, auto, mtcp-plus, mtcp, snoop, observe, keep, mtcp-2007",
+            "got \"snop\", takes one of hold, auto, mtcp-plus, mtcp, snoop, observe, mtcp-2007, keep",
         ),
         ("scheme = 1", "got 1, takes one of hold, auto, mtcp-plus"),
         ("wired = \"eth 0\"", "takes the name of a network interface"),
