@@ -35,8 +35,10 @@ const PROBE_PARTS_SLOW: u32 = 2;
 const SEGMENT_BYTES: u64 = 1500;
 /// What a segment takes the link counts up to here: the rate of a fade is not that of the link.
 const SEGMENT_TIME_MAX: Duration = Duration::from_millis(500);
+/// The window to begin a recovery with on a link without a measurement: ten segments (RFC 6928).
+pub(crate) const WINDOW_INITIAL: u64 = 10 * 1460;
+/// The same on the slowest links.
 const WINDOW_INITIAL_MIN: u64 = 2 * 1460;
-const WINDOW_INITIAL_MAX: u64 = 10 * 1460;
 
 /// What is known of such a link.
 #[derive(Clone, Debug, Default)]
@@ -111,8 +113,8 @@ impl ChangingLink {
     /// at most (RFC 6928), two at least.
     pub(crate) fn window_initial(&self) -> u64 {
         match self.rates.largest() {
-            0 => WINDOW_INITIAL_MAX,
-            rate => rate.clamp(WINDOW_INITIAL_MIN, WINDOW_INITIAL_MAX),
+            0 => WINDOW_INITIAL,
+            rate => rate.clamp(WINDOW_INITIAL_MIN, WINDOW_INITIAL),
         }
     }
 

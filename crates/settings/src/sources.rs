@@ -29,10 +29,9 @@ pub struct Sources {
     #[serde(with = "Maybe::<Number<-100, -20>>")]
     pub wifi_threshold_dbm: Option<f64>,
     /// With `wifi`: a handoff begins when an access point of the same network is stronger than the own
-    /// one by this many dB, in two queries in a row. The daemon warns the gateway
+    /// one by this many dB, in two scans in a row. The daemon warns the gateway
     /// (`going-down-soon`), and base stations nearby begin to buffer. It runs
-    /// `wifi_roam_command`. After that, this access point starts no further handoff until it has
-    /// been weaker than the present one.
+    /// `wifi_roam_command`. If the interface does not roam, the handoff begins again after 30 s.
     ///
     /// Cost: The daemon reads the supplicant's scan results. Without background scans there are none.
     ///

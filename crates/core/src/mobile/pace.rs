@@ -7,12 +7,11 @@ use holdfast_wire::Instant;
 
 use super::{Mobile, SRTT_INITIAL};
 use crate::bandwidth::WAIT_MAX;
+use crate::changing_link::WINDOW_INITIAL;
 use crate::delivery::{DeliveryRate, bytes_in};
 
 /// A piece of the cache takes the link this time at most.
 const QUANTUM: Duration = Duration::from_millis(2);
-/// Bytes sent at once after an outage on a link without a measurement: ten segments (RFC 6928).
-const WINDOW_INITIAL: u32 = 10 * 1460;
 /// The pace in 1/16 of the delivery rate: a little more, or a link that has become
 /// faster is never found out.
 const PACE_GAIN_16: u64 = 17;
@@ -33,7 +32,7 @@ impl Mobile {
         }
         // Little's law: what the link had on its way and in its queue, on average.
         let held = rate.map_or(0, |rate| bytes_in(rate, self.srtt()));
-        self.window = held.max(u64::from(WINDOW_INITIAL));
+        self.window = held.max(WINDOW_INITIAL);
     }
 
     /// Bytes were acknowledged during recovery: as in slow start, the window grows.
@@ -72,7 +71,7 @@ impl Mobile {
         // Twice the window a round trip, as slow start would (RFC 9002, 7.7).
         let window =
             self.window.saturating_mul(2_000_000) / (self.srtt().as_micros() as u64).max(1);
-        measured.unwrap_or(window).max(WINDOW_INITIAL.into())
+        measured.unwrap_or(window).max(WINDOW_INITIAL)
     }
 
     /// A piece of `len` bytes went out.
