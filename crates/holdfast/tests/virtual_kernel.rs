@@ -154,3 +154,28 @@ fn a_transfer_through_an_outage_is_the_same_to_the_nanosecond_with_the_same_seed
     assert_eq!(measured(1), first);
     assert_ne!(measured(2), first);
 }
+
+#[test]
+fn the_randomness_inside_depends_on_the_seed_and_on_no_path() {
+    let Some(kernel) =
+        available_or_skip("the_randomness_inside_depends_on_the_seed_and_on_no_path")
+    else {
+        return;
+    };
+    let random = |holdfast: &Path, seed: u64| {
+        let own = folder();
+        let drawn = Job {
+            holdfast: holdfast.to_owned(),
+            seed,
+            ..job(own.path(), "od", &["-An", "-tx8", "-N16", "/dev/urandom"])
+        };
+        run(&kernel, &drawn).1
+    };
+    let elsewhere = folder();
+    let copy = elsewhere.path().join("a longer name with spaces");
+    fs::copy(HOLDFAST, &copy).unwrap();
+    let usual = random(Path::new(HOLDFAST), 1);
+    assert_eq!(usual.split_whitespace().count(), 2, "{usual}");
+    assert_eq!(random(&copy, 1), usual);
+    assert_ne!(random(&copy, 2), usual);
+}

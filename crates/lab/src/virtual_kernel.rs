@@ -129,11 +129,12 @@ fn kernel_folder(cache: &Path) -> PathBuf {
     cache.join(format!("virtual-kernel-{}", identity()))
 }
 
-/// A hash of configuration and patches: with other ones it is another kernel.
+/// A hash of all that the kernel is built from: with anything else it is another kernel.
 fn identity() -> String {
     use std::fmt::Write as _;
     let mut hash = Sha256::new();
     hash.update(CONFIGURATION);
+    hash.update(setup::BUILD_SCRIPT);
     for (name, patch) in PATCHES {
         hash.update(name);
         hash.update(patch);

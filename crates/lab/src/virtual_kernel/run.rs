@@ -2,6 +2,7 @@
 //! One command in a fresh virtual kernel.
 
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,6 +34,10 @@ pub(super) const REPLY_FILE: &str = "virtual-outcome.json";
 pub(super) const STDOUT_FILE: &str = "stdout";
 pub(super) const STDERR_FILE: &str = "stderr";
 const CONSOLE_FILE: &str = "console";
+/// A link to the first program.
+const INIT_FILE: &str = "virtual-init";
+/// The same, as the virtual kernel finds it by its root, which is the host's.
+const INIT_ON_HOST: &str = "/proc/self/cwd/virtual-init";
 /// Made by User Mode Linux in its home folder.
 const CONTROL_FOLDER: &str = ".uml";
 
@@ -139,12 +144,13 @@ impl VirtualKernel {
         };
         fs::write(file(REQUEST_FILE), serde_json::to_vec(&request)?)
             .with_context(|| format!("{}: cannot be written", job.folder.display()))?;
-        if let Err(error) = fs::remove_file(file(REPLY_FILE))
-            && error.kind() != std::io::ErrorKind::NotFound
-        {
-            return Err(error.into());
-        }
+        let init = fs::canonicalize(&job.holdfast)
+            .with_context(|| format!("{}: not there", job.holdfast.display()))?;
+        remove_file(&file(REPLY_FILE))?;
+        remove_file(&file(INIT_FILE))?;
+        symlink(init, file(INIT_FILE))?;
         let ended = self.boot(job, stop);
+        remove_file(&file(INIT_FILE))?;
         remove_folder(&file(CONTROL_FOLDER))?;
         ended?;
         let reply = fs::read(file(REPLY_FILE)).ok();
@@ -183,17 +189,6 @@ impl VirtualKernel {
     }
 
     fn command(&self, job: &Job) -> anyhow::Result<Command> {
-        let init = fs::canonicalize(&job.holdfast)
-            .with_context(|| format!("{}: not there", job.holdfast.display()))?;
-        let init = init
-            .to_str()
-            .filter(|path| !path.contains(char::is_whitespace));
-        let init = init.with_context(|| {
-            format!(
-                "{}: the first program of a virtual kernel; takes a path without spaces",
-                job.holdfast.display()
-            )
-        })?;
         ensure!(
             job.memory_mib >= 64,
             "memory_mib: got {}, takes 64 or more",
@@ -208,10 +203,10 @@ impl VirtualKernel {
         command.arg(format!("time-travel-start={BOOT_TIME_NS}"));
         command.arg(format!("random_seed={}", job.seed));
         command.arg(format!("mem={}M", job.memory_mib));
-        command.arg(format!("init={init}"));
+        command.arg(format!("init={INIT_ON_HOST}"));
         command.arg("--").args(INSIDE_ARGUMENTS);
-        // It finds the job's folder as its current one, by whatever path that has: the
-        // kernel's command line, which its randomness depends on, is always the same.
+        // The kernel seeds its randomness with its command line too, so no path is in it: the
+        // first program lies in the job's folder, which is the current one.
         command.current_dir(&job.folder);
         // It keeps a folder for its control socket there, and cannot do without.
         command.env("HOME", &job.folder);
@@ -263,6 +258,16 @@ impl Drop for Group {
             let _ = kill_process_group(group, Signal::KILL);
             let _ = self.child.wait();
         }
+    }
+}
+
+/// Removes a file that may not be there.
+fn remove_file(path: &Path) -> anyhow::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("{}: cannot be removed", path.display()))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -17,10 +17,12 @@ use rustix::fs::{FlockOperation, flock};
 use super::run::{Group, Job, last_lines, remove_folder};
 use super::{CONFIGURATION, PATCHES, PROGRAM, RELEASE, VirtualKernel, cache_folder, kernel_folder};
 
+/// Builds the kernel from the sources, its configuration and the patches.
+pub(super) const BUILD_SCRIPT: &str = include_str!("../../virtual-kernel/build.sh");
 /// The scripts: the tools, then the build.
 const SCRIPTS: [(&str, &str); 2] = [
     ("tools.sh", include_str!("../../virtual-kernel/tools.sh")),
-    ("build.sh", include_str!("../../virtual-kernel/build.sh")),
+    ("build.sh", BUILD_SCRIPT),
 ];
 /// Lines that the kernel's build prints, for the bar.
 const LINES_EXPECTED: u64 = 1_290;
@@ -190,7 +192,7 @@ mod tests {
         fs::create_dir_all(&inner).unwrap();
         fs::write(inner.join("Makefile"), makefile).unwrap();
         fs::write(folder.join("config"), "CONFIG_TUN=y\n").unwrap();
-        fs::write(folder.join("build.sh"), SCRIPTS[1].1).unwrap();
+        fs::write(folder.join("build.sh"), BUILD_SCRIPT).unwrap();
         fs::write(folder.join("only.patch"), patch).unwrap();
         let mut tar = Command::new("tar");
         tar.current_dir(folder)
