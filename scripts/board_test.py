@@ -25,7 +25,7 @@ RULES = "dist/prometheus/holdfast.rules.yml"
 PROMETHEUS = "127.0.0.1:9090"
 TARGETS = ["127.0.0.1:9848", "127.0.0.1:9849", "10.2.0.2:9848"]
 LIMIT_S = 120
-VARIABLES = {"$job": "holdfast", "$instance": ".*", "$__range": "2m", "$__rate_interval": "20s"}
+VARIABLES = {"$job": "holdfast", "$gateway": "127.*", "$mobile": "10.*", "$__range": "2m", "$__rate_interval": "20s"}
 NETWORK = """
     ip -n {gw} link add wired0 type veth peer name eth0 netns {fh}
     ip -n {gw} link add wireless0 type veth peer name eth0 netns {mh}
