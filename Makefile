@@ -12,7 +12,7 @@ HOLDFAST := $(TARGET_DIR)/release/holdfast
 ARGS ?=
 KERNEL ?=
 
-.PHONY: help demo test recordings paper same fuzz coverage faults lint bench build install package package-test board-test clean
+.PHONY: help demo test recordings paper same fuzz coverage faults lint bench build install package package-test board-test board-view clean
 
 help: ## this list
 	@awk -F ': *## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,12 @@ board-test: ## the Grafana board's queries and the alert rules, with a real Prom
 	@scripts/packages.sh board-test
 	@$(MAKE) --no-print-directory build
 	@scripts/board_test.py $(HOLDFAST)
+
+board-view: ## the same, and the board as the components of Perses show it: target/board.png
+	@scripts/packages.sh board-view
+	@$(MAKE) --no-print-directory build
+	@scripts/board_view/build.sh $(TARGET_DIR)/board-view
+	@scripts/board_test.py $(HOLDFAST) $(TARGET_DIR)/board-view/page $(TARGET_DIR)/board.png
 
 clean: ## what was built
 	@cargo clean

@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the Grafana board and the alert rules with a real Prometheus and real daemons, as root.
 
-    scripts/board_test.py HOLDFAST
+    scripts/board_test.py HOLDFAST [PAGE PICTURE]
 
 FH, gateway and MH are network namespaces. A gateway with `auto`, one with `observe` and a mobile serve
 metrics, Prometheus scrapes them during a download with outages. Then it evaluates each query of the board,
-and reports the health of each rule. The mobile ends, and the alert about that has to be pending. The last
-line is `N passed, N failed`.
+and reports the health of each rule. With PAGE, made by scripts/board_view/build.sh, Chromium shows the board:
+the screenshot is PICTURE, and each panel has to have its title and its data. The mobile ends, and the alert
+about that has to be pending. The last line is `N passed, N failed`.
 """
 
+import html
 import json
 import os
 import re
@@ -25,7 +27,10 @@ RULES = "dist/prometheus/holdfast.rules.yml"
 PROMETHEUS = "127.0.0.1:9090"
 TARGETS = ["127.0.0.1:9848", "127.0.0.1:9849", "10.2.0.2:9848"]
 LIMIT_S = 120
-VARIABLES = {"$job": "holdfast", "$instance": ".*", "$__range": "2m", "$__rate_interval": "20s"}
+VARIABLES = {"$job": "holdfast", "$gateway": "127.*", "$mobile": "10.*", "$__range": "2m", "$__rate_interval": "20s"}
+CHROMIUM = "chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1600,2260"
+# Chromium skips the time in which the page has nothing to do.
+BUDGET_MS = 30000
 NETWORK = """
     ip -n {gw} link add wired0 type veth peer name eth0 netns {fh}
     ip -n {gw} link add wireless0 type veth peer name eth0 netns {mh}
@@ -47,8 +52,8 @@ def run(command):
 
 
 class Test:
-    def __init__(self, holdfast, folder):
-        self.holdfast, self.folder = holdfast, folder
+    def __init__(self, holdfast, folder, page=None, picture=None):
+        self.holdfast, self.folder, self.page, self.picture = holdfast, folder, page, picture
         self.names = {end: f"hfb-{end}-{os.getpid()}" for end in ("fh", "gw", "mh")}
         self.processes = []
         self.passed = self.failed = 0
@@ -120,6 +125,8 @@ class Test:
             )
         data = os.path.join(self.folder, "data")
         flags = [f"--config.file={config}", f"--storage.tsdb.path={data}", f"--web.listen-address={PROMETHEUS}"]
+        if self.page:
+            flags.append(f"--web.user-assets={self.page}")
         self.start("gw", "prometheus", *flags)
         self.wait_for("all targets are scraped", lambda: self.value('sum(up{job="holdfast"})') == len(TARGETS))
         return mobile
@@ -166,6 +173,32 @@ class Test:
         shown = answer.get("error") or f"{len(series)} series: {' '.join(values)}"
         self.check(f"{name}:", answer["status"] == "success" and bool(series), f"{query}: {shown}")
 
+    def view(self):
+        """Prometheus serves the page too. The text of a panel has its title, its value or legend, and errors."""
+        if os.path.exists(self.picture):
+            os.remove(self.picture)
+        url = f"http://{PROMETHEUS}/user/index.html"
+        profile = os.path.join(self.folder, "chromium")
+        flags = [f"--user-data-dir={profile}", f"--screenshot={self.picture}", "--dump-dom"]
+        chromium = self.start("gw", *CHROMIUM.split(), *flags, f"--virtual-time-budget={BUDGET_MS}", url)
+        chromium.wait(LIMIT_S)
+        self.check(f"screenshot: {self.picture}", os.path.exists(self.picture))
+        with open(os.path.join(self.folder, f"{self.processes.index(chromium)}.log"), errors="replace") as log:
+            shown = [part.partition(">")[2] for part in log.read().split('data-testid="panel"')[1:]]
+        with open(BOARD) as file:
+            panels = [panel for panel in json.load(file)["panels"] if panel["type"] != "row"]
+        self.check("number of panels shown:", len(shown) == len(panels), f"{len(shown)} of {len(panels)}")
+        for panel, part in zip(panels, shown):
+            text = " ".join(html.unescape(re.sub("<[^>]*>?", " ", part)).split())
+            bad = [mark for mark in ('role="alert"', "panel errors", "No data") if mark in part]
+            if not text.startswith(panel["title"]):
+                bad.append("another title")
+            # A legend's lines that do not fit are not in the document. Bars are a picture without text.
+            if panel["type"] == "timeseries":
+                legends = [target["legendFormat"] for target in panel["targets"]]
+                bad += [f"no legend {name}" for name in legends if name.split("}}")[-1] not in text]
+            self.check(f"view of {panel['title']}:", not bad, f"{text[:90]} {bad or ''}")
+
     def run(self):
         rules = subprocess.run(["promtool", "check", "rules", RULES], capture_output=True, text=True)
         self.check("promtool check rules", rules.returncode == 0, rules.stderr.strip())
@@ -179,6 +212,8 @@ class Test:
         self.download_with_outages()
         time.sleep(3)
         self.evaluate()
+        if self.page:
+            self.view()
         mobile.send_signal(signal.SIGTERM)
         down = 'ALERTS{alertname="HoldfastDown",alertstate="pending"}'
         self.wait_for("HoldfastDown is pending", lambda: self.value(down) == 1)
@@ -197,8 +232,11 @@ class Test:
 
 
 def main():
+    # As after an exception, what was started is removed.
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory() as folder:
-        test = Test(os.path.abspath(sys.argv[1]), folder)
+        test = Test(*map(os.path.abspath, [sys.argv[1], folder, *sys.argv[2:]]))
         try:
             test.run()
         except Exception as error:

@@ -37,7 +37,8 @@ finds_nothing() {
 rust_files() { find crates -name '*.rs' -not -path '*/target/*' | sort; }
 bpf_files() { find bpf \( -name '*.c' -o -name '*.h' \) | sort; }
 scripts() {
-    find scripts .ci Makefile -type f -not -name '*.circles' -not -name '*.exceptions' -not -name '*.patch' | sort
+    find scripts .ci Makefile -type f -not -name '*.circles' -not -name '*.exceptions' -not -name '*.patch' \
+        -not -name '*.json' | sort
 }
 
 # What routers and package managers run.
@@ -227,7 +228,7 @@ check 'clippy' cargo clippy --locked --workspace --all-targets --all-features --
 check 'purity' scripts/purity.sh
 check 'documentation' documentation
 optional clang-format clang-format --dry-run --Werror $(bpf_files)
-optional shellcheck shellcheck -S warning $(scripts | grep -v -E '^Makefile$|\.(pl|c|py)$')
+optional shellcheck shellcheck -S warning $(scripts | grep -v -E '^Makefile$|\.(pl|c|py|js|jsx|html)$')
 # rc.common reads the variables of an init script.
 optional shellcheck shellcheck -S warning -s dash -e SC2034 $(foreign_scripts)
 optional cargo-deny cargo deny --all-features check

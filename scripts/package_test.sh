@@ -147,7 +147,8 @@ arm64() { qemu-aarch64-static "$work/aarch64/usr/bin/holdfast" "$@"; }
 # The emulator has no BPF: the check finds that, and all else of the check runs.
 arm64_checks_the_router() {
     local report
-    report="$(arm64 gateway --wireless lo --check 2>&1 || true)"
+    report="$(ip netns exec "$gateway" qemu-aarch64-static "$work/aarch64/usr/bin/holdfast" gateway \
+        --wireless wireless0 --check 2>&1 || true)"
     echo "$report"
     grep -q '^ok ' <<<"$report"
 }
@@ -443,7 +444,9 @@ check 'OpenWrt: mistakes' wrong_uci_is_one_line
 check 'OpenWrt: init script, both daemons, hotplug' scripts/openwrt_test.sh "$work/x86_64/usr/bin/holdfast"
 if [ -d "$work/aarch64" ]; then
     check 'arm64: --version' arm64 --version
+    made_network
     check 'arm64: gateway --check' arm64_checks_the_router
+    delete_network
     check 'arm64: the packets of the model' arm64_sends_the_same_packets
 else
     skip 'arm64' 'no package was built for it'

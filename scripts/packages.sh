@@ -4,7 +4,7 @@
 # Makes sure that the programs and headers a task needs are on this machine.
 #
 #     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill|recordings|paper|package|package-test
-#                         |board-test
+#                         |board-test|board-view
 #
 # Prints nothing when all is there. Otherwise, as root on a Debian system, installs the missing
 # packages and nothing else; in any other case names them, with the command, and fails.
@@ -91,6 +91,9 @@ readonly monitor='
     procps          sysctl
     python3         python3
     prometheus      prometheus'
+readonly bundle='
+    nodejs          node
+    npm             npm'
 
 # Packages whose post-installation enables a service, and that service.
 readonly services='
@@ -101,7 +104,7 @@ readonly services='
     wpasupplicant   wpa_supplicant.service'
 
 usage() {
-    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill|recordings|paper|package|package-test|board-test" >&2
+    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill|recordings|paper|package|package-test|board-test|board-view" >&2
     exit 2
 }
 
@@ -118,6 +121,7 @@ packetdrill) wanted="$build$run$packetdrill" ;;
 recordings | paper) wanted="$build$run$compare$plots" ;;
 package) wanted="$build$packaging" ;;
 board-test) wanted="$build$monitor" ;;
+board-view) wanted="$build$monitor$browse$bundle" ;;
 package-test) wanted="$build$packaging$packaging_test" ;;
 *) usage ;;
 esac
