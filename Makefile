@@ -12,7 +12,7 @@ HOLDFAST := $(TARGET_DIR)/release/holdfast
 ARGS ?=
 KERNEL ?=
 
-.PHONY: help demo test recordings paper same fuzz coverage faults lint bench build install package package-test board-test board-view clean
+.PHONY: help demo test recordings paper same fuzz coverage faults mutants lint bench build install package package-test board-test board-view clean
 
 help: ## this list
 	@awk -F ': *## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ coverage: ## lines and branches that the tests reach, a table of crates and of w
 
 faults: ## breaks what fails open, one property at a time: its test must fail; ARGS name some of scripts/faults
 	@scripts/faults.sh $(ARGS)
+
+mutants: ## changes the engine's code, one operator or result at a time: its tests must fail; hours; ARGS='-n 40'
+	@scripts/mutants.py $(ARGS)
 
 lint: ## formatting, clippy, purity, and the rules of CONTRIBUTING.md
 	@scripts/lint.sh

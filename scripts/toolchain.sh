@@ -5,8 +5,8 @@
 #
 #     scripts/toolchain.sh [component...]     such as: rustfmt clippy cargo-modules x86_64-unknown-linux-musl
 #
-# A missing component or target is added where rustup manages the toolchain; cargo-modules and
-# cargo-cyclonedx are built, which takes some minutes, once.
+# A missing component or target is added where rustup manages the toolchain; cargo-modules, cargo-mutants
+# and cargo-cyclonedx are built, which takes some minutes, once.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,6 +33,10 @@ for component in "$@"; do
     case "$component" in
     cargo-modules)
         installed cargo-modules 0.27.0
+        continue
+        ;;
+    cargo-mutants)
+        installed cargo-mutants 27.1.0
         continue
         ;;
     cargo-cyclonedx)
