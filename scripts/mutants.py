@@ -64,6 +64,7 @@ def main():
     parser.add_argument("-j", type=int, default=1, metavar="JOBS")
     arguments = parser.parse_args()
     os.chdir(pathlib.Path(__file__).resolve().parent.parent)
+    FOLDER.mkdir(parents=True, exist_ok=True)
     subprocess.run(["scripts/packages.sh", "build"], check=True)
     subprocess.run(["scripts/toolchain.sh", "cargo-mutants"], check=True)
     names = all_names()
