@@ -56,6 +56,7 @@ fn transfer(
         after_receiving: 0,
         closes_first: sends > 0,
         reading: Reading::AtOnce,
+        relays: false,
     };
     let tcp = Preset::Sack.settings();
     let ports = (sender.endpoint.port, receiver.endpoint.port);
