@@ -40,6 +40,9 @@ PAGES = [
 
 # --- stages --------------------------------------------------------------------------------
 
+# In a stage's folder: why its last attempt failed.
+FAILED = "failed"
+
 
 def missing(needs, program):
     """Why stages that need this cannot run here; nothing if they can."""
@@ -99,7 +102,8 @@ def run_part(stage, number, folder, program):
     partial = whole.with_suffix(".partial")
     names = {"holdfast": program, "file": partial, "folder": folder, "root": Path.cwd()}
     command = [word.format(**names) for word in stage.commands[number - 1]]
-    partial.unlink(missing_ok=True)
+    for left in (partial, folder / FAILED):
+        left.unlink(missing_ok=True)
     # The bench writes below its current folder.
     cwd = folder if stage.needs == "recordings" else None
     began = time.monotonic(), processor_seconds()
@@ -110,7 +114,11 @@ def run_part(stage, number, folder, program):
     with open(folder / "messages", "ab") as messages, open(folder / "output", "wb") as output:
         status = run_command(command, stdout=output, stderr=messages, cwd=cwd, env=environment)
     if status:
-        return f"status {status}: {folder}/messages"
+        # Programs give the reason at the end.
+        lines = (folder / "messages").read_text(errors="replace").strip().splitlines() or ["no message"]
+        reason = f"status {status}: {lines[-1]}"
+        (folder / FAILED).write_text(reason)
+        return f"{reason} ({folder}/messages)"
     if not partial.exists():
         (folder / "output").rename(partial)
     with open(folder / "times", "a") as times:
@@ -183,16 +191,16 @@ def results_of(folder, name):
 
 
 def rows_of(folder, table):
-    """The table's rows from the folder, or None if a stage of it is not complete there."""
-    stages, make = TABLES[table]
-    if not all(complete(folder, stage) for stage in stages):
-        return None
+    """The table's rows from the folder, or None and why it failed; no reason if a stage was not carried out."""
+    stages, make = TABLES.get(table, ([], None))
+    if not stages or not all(complete(folder, stage) for stage in stages):
+        reasons = [folder / stage / FAILED for stage in stages]
+        return None, next((f"{file.parent.name}: {file.read_text()}" for file in reasons if file.exists()), "")
     try:
-        return make(*(results_of(folder, stage) for stage in stages))
+        return make(*(results_of(folder, stage) for stage in stages)), ""
     except (ArithmeticError, LookupError, TypeError, ValueError, AssertionError) as error:
         # A run that did not finish has no time: this table cannot be made, and the others can.
-        print(f"failed: {table}: {type(error).__name__}: {error}", file=sys.stderr)
-        return None
+        return None, f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
@@ -220,25 +228,31 @@ def figures(table, rows):
     }
 
 
-def compare(folder):
-    """Each figure of the pages: (table, row, column, on the page, in the folder, verdict)."""
+VERDICTS = ["same", "other", "failed", "not repeated"]
+
+
+def compare(folder, made):
+    """Each figure of the pages: (table, row, column, on the page, in the folder, verdict). `made`: `rows_of` each."""
     for name, table in read_results().items():
-        new = rows_of(folder, name) if name in TABLES else None
+        new, failure = made[name]
         found = figures(table, new) if new else {}
         for (row, column), written in figures(table, table["rows"]).items():
             repeated = found.get((row, column))
             if not any(map(str.isalnum, written)) or row in table.get("from-paper", []):
                 continue
             is_same = repeated is not None and same(written, repeated, table["kind"] == "model")
-            verdict = "not repeated" if repeated is None else "same" if is_same else "other"
+            lacking = "failed" if failure else "not repeated"
+            verdict = lacking if repeated is None else "same" if is_same else "other"
             yield name, row, table["columns"][column], written, repeated or "", verdict
 
 
 def take(folder):
     results = read_results()
     for name, table in results.items():
-        new = rows_of(folder, name) if name in TABLES else None
+        new, failure = rows_of(folder, name)
         if new is None:
+            if failure:
+                print(f"failed: {name}: {failure}", file=sys.stderr)
             continue
         labels = table["labels"]
         rows = {tuple(row[:labels]): row for row in table["rows"]}
@@ -360,6 +374,8 @@ def stage_row(folder, name, notes):
     stage, own = STAGES[name], folder / name
     there = sum(part_file(own, number + 1).exists() for number in range(len(stage.commands)))
     state = notes.get(name) or f"{there} of {len(stage.commands)} parts"
+    if (own / FAILED).exists():
+        state = f"failed: {(own / FAILED).read_text()}"
     pictures = sorted(own.glob("*.html")) + sorted(own.glob("target/recordings/*.svg"))
     target = pictures[0] if pictures else own
     link = f'<a href="{target.relative_to(folder)}">{name}</a>' if own.exists() else name
@@ -371,19 +387,25 @@ def stage_row(folder, name, notes):
 
 
 def write_index(folder, notes):
-    tables, rows = read_results(), list(compare(folder))
+    tables = read_results()
+    made = {name: rows_of(folder, name) for name in tables}
+    rows = list(compare(folder, made))
     other = [row for row in rows if row[5] == "other"]
-    counts = {verdict: sum(row[5] == verdict for row in rows) for verdict in ("same", "other", "not repeated")}
-    total = (f"{counts['same']} figures are the same, {counts['other']} differ, "
-             f"{counts['not repeated']} were not repeated")
+    counts = [sum(row[5] == verdict for row in rows) for verdict in VERDICTS]
+    total = "{} figures are the same, {} differ, {} failed, {} were not repeated".format(*counts)
     for name, row, column, written, repeated, _ in other:
         print(f"differs: {tables[name]['page']}: {name}: {row}: {column}: page {written}, now {repeated}")
+    for name, (_, failure) in made.items():
+        if failure:
+            print(f"failed: {tables[name]['page']}: {name}: {failure}")
     print(f"{total}; {folder}/index.html")
     by_table = []
     for name, table in tables.items():
         own = [row for row in rows if row[0] == name]
-        verdicts = [str(sum(row[5] == verdict for row in own)) for verdict in ("same", "other", "not repeated")]
+        verdicts = [str(sum(row[5] == verdict for row in own)) for verdict in VERDICTS]
         stages = ", ".join(TABLES[name][0]) if name in TABLES else f"no stage: {table['command']}"
+        if made[name][1]:
+            stages += f"; failed: {made[name][1]}"
         by_table.append([table["page"], name, *verdicts, stages, table["repeated"] or "not repeated yet"])
     parts = [
         f"<!doctype html><meta charset=utf-8><title>Holdfast: figures repeated</title><style>{STYLE}</style>",
@@ -398,10 +420,11 @@ def write_index(folder, notes):
         html_table(["stage", "state", "took, processor", "command"],
                    [stage_row(folder, name, notes) for name in STAGES]),
         "<h2>Tables</h2>",
-        html_table(["page", "table", "same", "differ", "not repeated", "made by", "page's figures are of"], by_table),
+        html_table(["page", "table", "same", "differ", "failed", "not repeated", "made by", "page's figures are of"],
+                   by_table),
         "<details><summary>Each figure that was repeated</summary>",
         html_table(["table", "row", "column", "on the page", "now", ""],
-                   [row for row in rows if row[5] != "not repeated"]),
+                   [row for row in rows if row[5] in ("same", "other")]),
         "</details>",
     ]
     (folder / "index.html").write_text("\n".join(parts))
