@@ -333,3 +333,116 @@ def linux_mtcp(lines):
          *(tenths_of_seconds(cells[length, scheme]) for scheme in ("none", "mtcp-plus", "mtcp-2007"))]
         for length in (5, 10, 30, 180)
     ]
+
+
+def snoop_long(lines):
+    """Goodput, and its share of what a link that loses that much can carry."""
+    cells = groups(lines, "loss", "sender")
+
+    def cell(loss, sender):
+        goodput = median([run["goodput_mbps"] for run in cells[loss, sender]])
+        return f"{goodput:.1f}, {100 * goodput / (20 * 1448 / 1500 * (1 - loss)):.0f} %"
+
+    return [
+        [f"{100 * loss:.0f} %", *(cell(loss, sender) for sender in ("cubic", "bbr", "reno"))]
+        for loss in (0.01, 0.03, 0.1)
+    ]
+
+
+def auto_random_loss(lines):
+    cells = groups(lines, "loss", "sender", "scheme")
+
+    def row(loss, senders):
+        texts = []
+        for scheme in ("none", "hold", "snoop", "auto"):
+            time = median(transfer_s(run) for sender in senders for run in cells[loss, sender, scheme])
+            digits = 1 if time < 20 else 0
+            texts.append("more than 120" if time == float("inf") else f"{time:.{digits}f}")
+        return [f"{100 * loss:.0f} %" if loss else "0", ", ".join(NAMES[sender] for sender in senders), *texts]
+
+    rows = [row(0.0, list(NAMES))]
+    return rows + [row(loss, [sender]) for loss in (0.01, 0.03) for sender in NAMES]
+
+
+# Of snoop-1995's radio: bytes of a packet besides the payload, of a frame besides the packet; its rate.
+HEADERS, FRAME, PAYLOAD, RATE = 52, 203, 1448, 2
+
+
+def snoop_today(throughput, low_errors):
+    """Means, and shares of the most that the link can carry: half duplex, an ACK for two segments."""
+    cells = groups(throughput + low_errors, "kbit_per_error", "congestion_control", "scheme")
+    rows = []
+    for kbit in dict.fromkeys(kbit for kbit, _, _ in cells):
+        errors = cells[kbit, "cubic", "none"][0]["conditions"]["wireless.bit_error_rate"]
+        packet = HEADERS + PAYLOAD + FRAME
+        lost = 1 - (1 - errors) ** (8 * packet)
+        most = RATE * PAYLOAD / (packet / (1 - lost) + (HEADERS + FRAME) / 2)
+        row = [str(kbit), f"{100 * lost:.1f}%", f"{most:.2f}"]
+        for sender in ("cubic", "reno", "bbr"):
+            for scheme in ("none", "snoop-1995", "snoop-today"):
+                mean = statistics.fmean(run["goodput_mbps"] for run in cells[kbit, sender, scheme])
+                row.append(f"{mean:.2f} ({100 * mean / most:.0f}%)")
+        rows.append(row)
+    return rows
+
+
+def wake(reported, silent, cases, upload):
+    """Spans over runs: first data after link up, round trips until the full rate, bytes against `hold`."""
+    with_wake = [run for run in reported if run["parameters"]["scheme"] == "wake"]
+    of_case = groups(cases, "case", "scheme")
+    recovery = of_case["recovery, 1 s", "wake"] + of_case["recovery, 6 s", "wake"]
+    uploads = upload + of_case["upload", "wake"]
+    without_sack = groups(cases, "case", "sender", "scheme")
+
+    def stall(run):
+        return never_is_long(run["stalls_s"][0])
+
+    def stalls(runs):
+        return f"{number(min(map(stall, runs)), 2)} to {number(max(map(stall, runs)), 2)} s"
+
+    def trips(runs):
+        return sorted(never_is_long(run["full_rate_round_trips"][0]) for run in runs)
+
+    def against_hold(lines):
+        cells = groups(lines, "outage", *(["delay"] if "delay" in lines[0]["parameters"] else []), "sender", "scheme")
+        least = min(
+            cells[*key, "wake"][0]["bytes"] / cells[*key, "hold (gateway)"][0]["bytes"]
+            for *key, scheme in cells if scheme == "wake")
+        return f"{100 * least:.1f}% or more"
+
+    def most(runs, digits):
+        return f"{number(trips(runs)[-1], digits)} at most"
+
+    without = [run for run in reported if run["parameters"]["scheme"] == "none"]
+    silent_wake = [run for run in silent if run["parameters"]["scheme"] == "wake"]
+    plain, own = (without_sack["no SACK", "cubic", scheme][0] for scheme in ("none", "wake"))
+    own, plain = (number(stall(run), 2) for run in (own, plain))
+    return [
+        ["1 to 60 s, reported; Cubic, Reno, BBR", stalls(with_wake), most(with_wake, 0), against_hold(reported)],
+        ["1.37 to 15.45 s, without a report", stalls(silent_wake), most(silent_wake, 1), against_hold(silent)],
+        ["the same without `wake`, 1 to 60 s", stalls(without),
+         f"{number(trips(without)[0], 0)} to {number(trips(without)[-1], 0)}", ""],
+        ["7 s, amid a loss recovery", stalls(recovery), most(recovery, 0), ""],
+        ["7 s, an upload in the same flow", stalls(uploads), slow_ones_apart(uploads), ""],
+        ["7 s, no SACK, Cubic", f"{own}, as without `wake`" if own == plain else f"{own}, without {plain}", "", ""],
+    ]
+
+
+def never_is_long(value):
+    return float("inf") if value is None else value
+
+
+def number(value, digits):
+    return "never" if value == float("inf") else f"{value:.{digits}f}"
+
+
+def slow_ones_apart(runs):
+    """Round trips until the full rate: from the least to the most, and those above twenty by sender."""
+    trips = sorted((never_is_long(run["full_rate_round_trips"][0]), run["parameters"]["sender"]) for run in runs)
+    usual = [count for count, _ in trips if count <= 20]
+    text = f"{usual[0]:.0f} to {usual[-1]:.0f}"
+    for sender, name in NAMES.items():
+        slow = [number(count, 0) for count, of in trips if count > 20 and of == sender]
+        if slow:
+            text += f", {name} {' and '.join(slow)}"
+    return text

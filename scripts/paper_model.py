@@ -7,6 +7,7 @@ from pathlib import Path
 
 from paper_runs import groups, median, tenths_of_seconds, transfer_s
 
+LC_CWE_SENDERS = ["nothing", "lc", "cwe", "lc-cwe", "freeze-fast-retransmit"]
 # Student's t for 95% and ten values.
 T_OF_TEN = 2.262
 
@@ -28,10 +29,9 @@ def claims(entries):
 
 def lc_cwe(lines):
     cells = groups(lines, "handoff_s", "sender")
-    order = ["nothing", "lc", "cwe", "lc-cwe", "freeze-fast-retransmit"]
     lengths = dict.fromkeys(handoff for handoff, _ in cells)
     return [
-        [f"{handoff:g}", *(f"{median(map(transfer_s, cells[handoff, sender])):,.0f}" for sender in order)]
+        [f"{handoff:g}", *(f"{median(map(transfer_s, cells[handoff, sender])):,.0f}" for sender in LC_CWE_SENDERS)]
         for handoff in lengths
     ]
 
@@ -174,4 +174,48 @@ def slow(lines):
     return [
         [name, kbit, *(cell(cells[sender, kbit, scheme]) for scheme in ("none", "hold", "auto"))]
         for sender, name in senders.items() for kbit in ("16", "32", "64", "128", "256")
+    ]
+
+
+def mtcp_plus_warning(supervisor, newreno):
+    """Seconds, with a warning of 250 ms and 45 segments; the printed rows are not made here."""
+    cells = groups(supervisor, "delayed_ack", "tcp", "segments", "warning_ms", "disconnection_s")
+    plain = groups(newreno, "disconnection_s")
+
+    def cell(runs):
+        time = median(map(transfer_s, runs))
+        return "unfinished" if time == float("inf") else f"{time:.1f}"
+
+    lengths = (5, 10, 30, 180)
+    return [
+        ["delayed ACK: here", *(cell(cells["on", "mtcp", "odd", 250, length]) for length in lengths)],
+        ["NewReno, 45 segments, here", *(cell(plain[length,]) for length in lengths)],
+        ["no delayed ACK: here", *(cell(cells["off", "mtcp", "odd", 250, length]) for length in lengths)],
+    ]
+
+
+def lc_cwe_hit_ratio(unchanged, changed):
+    """Medians of five, in per cent, by the seconds of bad state in 10 s."""
+    cells = {("unchanged", *key): runs for key, runs in groups(unchanged, "bad_s").items()}
+    cells.update(groups(changed, "change", "bad_s"))
+    names = {
+        "unchanged": "unchanged: a bad state begins with each second handoff",
+        "first_at_s = 2.5": "`first_at_s = 2.5`", "first_at_s = 5": "`first_at_s = 5`",
+        "first_at_s = 7.5": "`first_at_s = 7.5`",
+        "on_neither": 'unchanged, `on_neither = "handoff"`: "otherwise" literally',
+        "timeout_rtt": 'unchanged, `timeout_rtt = "timeout"`',
+    }
+
+    def cell(runs):
+        return f"{median([run['lc_cwe']['hit_ratio_percent'] for run in runs]):.0f}"
+
+    return [[label, *(cell(cells[name, bad]) for bad in range(6))] for name, label in names.items()]
+
+
+def lc_cwe_windows(lines):
+    cells = groups(lines, "segments", "handoff_s", "sender")
+    return [
+        [str(segments), f"{handoff:g}",
+         *(f"{median(map(transfer_s, cells[segments, handoff, sender])):,.0f}" for sender in LC_CWE_SENDERS)]
+        for segments in (64, 250) for handoff in (0.25, 1, 2, 3)
     ]
