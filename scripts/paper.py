@@ -26,6 +26,7 @@ from pathlib import Path
 # The lints read every file of this folder.
 sys.dont_write_bytecode = True
 
+from paper_stages import STAGES
 from paper_tables import PAPERS, TABLES
 
 # Paths of the user are relative to the folder that the program is started in, all others to the repository.
@@ -39,72 +40,8 @@ PAGES = [
 
 # --- stages --------------------------------------------------------------------------------
 
-
-class Stage:
-    """What makes results: parts, each a command with one file of results. `seconds`: on two idle processors."""
-
-    def __init__(self, seconds, needs, *commands):
-        self.seconds, self.needs, self.commands = seconds, needs, commands
-
-
-def lab_run(seconds, scenario, substrate, parts=1):
-    """A scenario or several; in parts, so that little is lost if it is stopped."""
-    command = ["{holdfast}", "lab", "run", *scenario.split(), "--substrate", substrate, "--out", "{file}"]
-    shards = [["--shard", f"{part}/{parts}"] for part in range(1, parts + 1)] if parts > 1 else [[]]
-    return Stage(seconds, substrate, *(command + shard for shard in shards))
-
-
-SENDERS = "docs/scenarios/senders.toml"
-HANDOFFS = "papers/snoop-1995/handoff-2.toml papers/snoop-1995/handoff-4.toml"
-STAGES = {
-    **{
-        f"claims-{paper}": Stage(20, "model", ["{holdfast}", "lab", "claims", "--paper", paper, "--json"])
-        for paper in PAPERS
-    },
-    "lc-cwe": lab_run(5, "papers/lc-cwe-2005/throughput.toml", "model"),
-    "freeze-II": lab_run(5, "papers/freeze-tcp-2000/ethernet-near.toml", "model"),
-    "freeze-III": lab_run(5, "papers/freeze-tcp-2000/ethernet-far.toml", "model"),
-    "freeze-IV": lab_run(5, "papers/freeze-tcp-2000/fast-ethernet.toml", "model"),
-    "freeze-V": lab_run(5, "papers/freeze-tcp-2000/modem-near.toml", "model"),
-    "freeze-VI": lab_run(5, "papers/freeze-tcp-2000/modem-far.toml", "model"),
-    "freeze-taken": lab_run(5, "papers/freeze-tcp-2000/table-2-taken.toml", "model"),
-    "mtcp-disconnections": lab_run(5, "papers/mtcp-1997/disconnections.toml", "model"),
-    "mtcp-variants": lab_run(5, "papers/mtcp-1997/variants.toml", "model"),
-    "baselines-snoop": lab_run(5, "papers/snoop-1995/baselines.toml", "model"),
-    "baselines-mtcp": lab_run(5, "papers/mtcp-1997/baselines.toml", "model"),
-    "baselines-freeze": lab_run(5, "papers/freeze-tcp-2000/baselines.toml", "model"),
-    "slow": lab_run(5, "docs/scenarios/slow.toml", "model"),
-    "snoop-cache": lab_run(5, "papers/snoop-1995/cache.toml", "model"),
-    "snoop-handoff-model": lab_run(5, HANDOFFS, "model"),
-    "senders-model": lab_run(10, SENDERS, "model"),
-    "demo": Stage(200, "linux", *(
-        ["{holdfast}", "lab", "exec", "--", "{holdfast}", "demo", "--seed", str(seed)] for seed in range(1, 6))),
-    "packet-cost": Stage(120, "valgrind", [
-        "cargo", "bench", "--locked", "--quiet", "--package", "holdfast-core", "--bench", "packet_cost"]),
-    "outages": lab_run(350, "docs/scenarios/outages.toml", "linux", 20),
-    "snoop-handoff": lab_run(40, HANDOFFS, "linux"),
-    "senders": lab_run(80, SENDERS, "linux", 5),
-    "baselines-haproxy": lab_run(60, "papers/snoop-1995/baselines-haproxy.toml", "linux"),
-    "mtcp-plus-linux-mtcp": lab_run(40, "papers/mtcp-plus-2007/linux-mtcp.toml", "linux"),
-    "snoop": lab_run(190, "docs/scenarios/snoop.toml", "linux", 10),
-    "snoop-cell": lab_run(310, "docs/scenarios/snoop-cell.toml", "linux", 6),
-    "snoop-uplink": lab_run(360, "docs/scenarios/snoop-uplink.toml", "linux", 15),
-    "keep-outages": lab_run(260, "docs/scenarios/keep-outages.toml", "linux", 4),
-    "mobile-auto": lab_run(570, "docs/scenarios/mobile-auto.toml", "linux", 8),
-    "mtcp-today": lab_run(40, "papers/mtcp-1997/today.toml", "linux"),
-    "mtcp-today-disconnections": lab_run(55, "papers/mtcp-1997/today-disconnections.toml", "linux", 3),
-    "mtcp-plus-today": lab_run(200, "papers/mtcp-plus-2007/today.toml", "linux", 6),
-    "mtcp-plus-today-undisturbed": lab_run(50, "papers/mtcp-plus-2007/today-undisturbed.toml", "linux", 2),
-    "mtcp-plus-today-congestion": lab_run(50, "papers/mtcp-plus-2007/today-congestion.toml", "linux", 2),
-    **{
-        name: Stage(seconds, "recordings", ["{root}/docs/recordings/bench.py", name.removeprefix("recordings-")])
-        for name, seconds in (("recordings-core", 1200), ("recordings-uploads", 900))
-    },
-    **{
-        f"pictures-{paper}": Stage(20, "model", ["{holdfast}", "lab", "report", "--paper", paper, "--out", "{folder}"])
-        for paper in PAPERS
-    },
-}
+# In a stage's folder: why its last attempt failed.
+FAILED = "failed"
 
 
 def missing(needs, program):
@@ -165,7 +102,8 @@ def run_part(stage, number, folder, program):
     partial = whole.with_suffix(".partial")
     names = {"holdfast": program, "file": partial, "folder": folder, "root": Path.cwd()}
     command = [word.format(**names) for word in stage.commands[number - 1]]
-    partial.unlink(missing_ok=True)
+    for left in (partial, folder / FAILED):
+        left.unlink(missing_ok=True)
     # The bench writes below its current folder.
     cwd = folder if stage.needs == "recordings" else None
     began = time.monotonic(), processor_seconds()
@@ -176,7 +114,11 @@ def run_part(stage, number, folder, program):
     with open(folder / "messages", "ab") as messages, open(folder / "output", "wb") as output:
         status = run_command(command, stdout=output, stderr=messages, cwd=cwd, env=environment)
     if status:
-        return f"status {status}: {folder}/messages"
+        # Programs give the reason at the end.
+        lines = (folder / "messages").read_text(errors="replace").strip().splitlines() or ["no message"]
+        reason = f"status {status}: {lines[-1]}"
+        (folder / FAILED).write_text(reason)
+        return f"{reason} ({folder}/messages)"
     if not partial.exists():
         (folder / "output").rename(partial)
     with open(folder / "times", "a") as times:
@@ -249,16 +191,16 @@ def results_of(folder, name):
 
 
 def rows_of(folder, table):
-    """The table's rows from the folder, or None if a stage of it is not complete there."""
-    stages, make = TABLES[table]
-    if not all(complete(folder, stage) for stage in stages):
-        return None
+    """The table's rows from the folder, or None and why it failed; no reason if a stage was not carried out."""
+    stages, make = TABLES.get(table, ([], None))
+    if not stages or not all(complete(folder, stage) for stage in stages):
+        reasons = [folder / stage / FAILED for stage in stages]
+        return None, next((f"{file.parent.name}: {file.read_text()}" for file in reasons if file.exists()), "")
     try:
-        return make(*(results_of(folder, stage) for stage in stages))
+        return make(*(results_of(folder, stage) for stage in stages)), ""
     except (ArithmeticError, LookupError, TypeError, ValueError, AssertionError) as error:
         # A run that did not finish has no time: this table cannot be made, and the others can.
-        print(f"failed: {table}: {type(error).__name__}: {error}", file=sys.stderr)
-        return None
+        return None, f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
@@ -286,25 +228,31 @@ def figures(table, rows):
     }
 
 
-def compare(folder):
-    """Each figure of the pages: (table, row, column, on the page, in the folder, verdict)."""
+VERDICTS = ["same", "other", "failed", "not repeated"]
+
+
+def compare(folder, made):
+    """Each figure of the pages: (table, row, column, on the page, in the folder, verdict). `made`: `rows_of` each."""
     for name, table in read_results().items():
-        new = rows_of(folder, name) if name in TABLES else None
+        new, failure = made[name]
         found = figures(table, new) if new else {}
         for (row, column), written in figures(table, table["rows"]).items():
             repeated = found.get((row, column))
             if not any(map(str.isalnum, written)) or row in table.get("from-paper", []):
                 continue
             is_same = repeated is not None and same(written, repeated, table["kind"] == "model")
-            verdict = "not repeated" if repeated is None else "same" if is_same else "other"
+            lacking = "failed" if failure else "not repeated"
+            verdict = lacking if repeated is None else "same" if is_same else "other"
             yield name, row, table["columns"][column], written, repeated or "", verdict
 
 
 def take(folder):
     results = read_results()
     for name, table in results.items():
-        new = rows_of(folder, name) if name in TABLES else None
+        new, failure = rows_of(folder, name)
         if new is None:
+            if failure:
+                print(f"failed: {name}: {failure}", file=sys.stderr)
             continue
         labels = table["labels"]
         rows = {tuple(row[:labels]): row for row in table["rows"]}
@@ -426,6 +374,8 @@ def stage_row(folder, name, notes):
     stage, own = STAGES[name], folder / name
     there = sum(part_file(own, number + 1).exists() for number in range(len(stage.commands)))
     state = notes.get(name) or f"{there} of {len(stage.commands)} parts"
+    if (own / FAILED).exists():
+        state = f"failed: {(own / FAILED).read_text()}"
     pictures = sorted(own.glob("*.html")) + sorted(own.glob("target/recordings/*.svg"))
     target = pictures[0] if pictures else own
     link = f'<a href="{target.relative_to(folder)}">{name}</a>' if own.exists() else name
@@ -437,19 +387,25 @@ def stage_row(folder, name, notes):
 
 
 def write_index(folder, notes):
-    tables, rows = read_results(), list(compare(folder))
+    tables = read_results()
+    made = {name: rows_of(folder, name) for name in tables}
+    rows = list(compare(folder, made))
     other = [row for row in rows if row[5] == "other"]
-    counts = {verdict: sum(row[5] == verdict for row in rows) for verdict in ("same", "other", "not repeated")}
-    total = (f"{counts['same']} figures are the same, {counts['other']} differ, "
-             f"{counts['not repeated']} were not repeated")
+    counts = [sum(row[5] == verdict for row in rows) for verdict in VERDICTS]
+    total = "{} figures are the same, {} differ, {} failed, {} were not repeated".format(*counts)
     for name, row, column, written, repeated, _ in other:
         print(f"differs: {tables[name]['page']}: {name}: {row}: {column}: page {written}, now {repeated}")
+    for name, (_, failure) in made.items():
+        if failure:
+            print(f"failed: {tables[name]['page']}: {name}: {failure}")
     print(f"{total}; {folder}/index.html")
     by_table = []
     for name, table in tables.items():
         own = [row for row in rows if row[0] == name]
-        verdicts = [str(sum(row[5] == verdict for row in own)) for verdict in ("same", "other", "not repeated")]
+        verdicts = [str(sum(row[5] == verdict for row in own)) for verdict in VERDICTS]
         stages = ", ".join(TABLES[name][0]) if name in TABLES else f"no stage: {table['command']}"
+        if made[name][1]:
+            stages += f"; failed: {made[name][1]}"
         by_table.append([table["page"], name, *verdicts, stages, table["repeated"] or "not repeated yet"])
     parts = [
         f"<!doctype html><meta charset=utf-8><title>Holdfast: figures repeated</title><style>{STYLE}</style>",
@@ -464,10 +420,11 @@ def write_index(folder, notes):
         html_table(["stage", "state", "took, processor", "command"],
                    [stage_row(folder, name, notes) for name in STAGES]),
         "<h2>Tables</h2>",
-        html_table(["page", "table", "same", "differ", "not repeated", "made by", "page's figures are of"], by_table),
+        html_table(["page", "table", "same", "differ", "failed", "not repeated", "made by", "page's figures are of"],
+                   by_table),
         "<details><summary>Each figure that was repeated</summary>",
         html_table(["table", "row", "column", "on the page", "now", ""],
-                   [row for row in rows if row[5] != "not repeated"]),
+                   [row for row in rows if row[5] in ("same", "other")]),
         "</details>",
     ]
     (folder / "index.html").write_text("\n".join(parts))

@@ -32,7 +32,7 @@ use crate::claims::Metric;
 use crate::claims::{self, Entry, Paper};
 use crate::library;
 use crate::results::{COMMIT, ResultLine, grouped, same};
-use crate::scenario::{self, Run, Scenario};
+use crate::scenario::{self, Run, SCENARIO_BYTES_MAX, Scenario};
 use crate::substrate::SubstrateKind;
 use selection::{is_own, is_today, scenario_name};
 
@@ -281,7 +281,7 @@ fn scenarios(paper: &Paper) -> anyhow::Result<Markup> {
         section {
             p.quiet { "What was assumed, and how what the paper does not print was chosen." }
             @for file in &files {
-                @if let Ok(text) = library::read(file, u64::MAX - 1) {
+                @if let Ok(text) = library::read(file, SCENARIO_BYTES_MAX) {
                     details {
                         summary { code { (file.display()) } }
                         pre { (text) }

@@ -63,7 +63,7 @@ use crate::library;
 use holdfast_files::document::{self, DocumentError};
 
 /// The longest scenario file, in bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const SCENARIO_BYTES_MAX: u64 = 1 << 20;
 /// Runs of one scenario at most.
 const RUNS_MAX: usize = 1_000_000;
 
@@ -177,7 +177,7 @@ impl Scenario {
     /// # Errors
     /// One line with the file, the key, what it got and what it takes.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
-        let text = library::read(path, FILE_BYTES_MAX).with_context(|| {
+        let text = library::read(path, SCENARIO_BYTES_MAX).with_context(|| {
             let shown = path.display();
             format!("{shown}: cannot be read; name a file, or a scenario of `holdfast lab list`")
         })?;

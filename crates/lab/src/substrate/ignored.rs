@@ -19,7 +19,8 @@ pub(super) enum Reader {
 
 /// A key and who does not read it.
 struct Ignored {
-    reader: Reader,
+    /// Who does not read it; none: neither does.
+    reader: Option<Reader>,
     /// Without [`HOST`] for a key of hosts.
     key: &'static str,
     /// Values that ask for nothing.
@@ -51,11 +52,21 @@ const IGNORED: [Ignored; 16] = [
         "set HOST.congestion_control beside it",
     ),
     kernel("HOST.m_tcp", FALSE, &[], REMOVE),
+    // Before the key of any host: the model does not read it either.
+    Ignored {
+        reader: None,
+        ..kernel(
+            "fh.on_handoff",
+            || vec![json!("nothing")],
+            &[],
+            "replace it by mh.on_handoff, with transfer.direction = uplink: the MH's sender is notified",
+        )
+    },
     kernel(
         "HOST.on_handoff",
         || vec![json!("nothing")],
         &[],
-        "set mh.congestion_control to holdfast_lccwe",
+        "replace it by mh.congestion_control = holdfast_lccwe",
     ),
     kernel("HOST.lc_cwe", NOTHING, &[], REMOVE),
     kernel("HOST.send_buffer_bytes", NOTHING, &[], REMOVE),
@@ -74,12 +85,6 @@ const IGNORED: [Ignored; 16] = [
         &["preset"],
         "set HOST.preset beside it",
     ),
-    model(
-        "fh.on_handoff",
-        || vec![json!("nothing")],
-        &[],
-        "set mh.on_handoff, with an uplink: the MH's sender is notified",
-    ),
 ];
 
 const fn kernel(
@@ -89,7 +94,7 @@ const fn kernel(
     remedy: &'static str,
 ) -> Ignored {
     Ignored {
-        reader: Reader::Kernel,
+        reader: Some(Reader::Kernel),
         key,
         neutral,
         beside,
@@ -113,7 +118,7 @@ const fn model(
     remedy: &'static str,
 ) -> Ignored {
     Ignored {
-        reader: Reader::Model,
+        reader: Some(Reader::Model),
         ..kernel(key, neutral, beside, remedy)
     }
 }
@@ -136,20 +141,22 @@ impl Reader {
 
 /// Why `run` is refused by `reader`: the first key that it gives and `reader` does not read.
 pub(super) fn refusal(run: &Run, reader: Reader) -> Option<Refusal> {
-    let of_reader = IGNORED.iter().filter(|item| item.reader == reader);
-    of_reader.into_iter().find_map(|item| item.refusal(run))
+    let mut of_reader = IGNORED
+        .iter()
+        .filter(|item| item.reader.is_none_or(|of_item| of_item == reader));
+    of_reader.find_map(|item| item.refusal(run, reader))
 }
 
 impl Ignored {
-    fn refusal(&self, run: &Run) -> Option<Refusal> {
+    fn refusal(&self, run: &Run, reader: Reader) -> Option<Refusal> {
         let Some(own) = self.key.strip_prefix(HOST) else {
-            let (key, value) = given(run, self.key, self.reader)?;
+            let (key, value) = given(run, self.key, reader)?;
             return self.refused("", key, value);
         };
         // The host's own key wins over that of both.
         ["fh.", "mh."].into_iter().find_map(|host| {
-            let (table, key, value) = host_key(run, host, own, self.reader)?;
-            let is_beside = |beside: &&str| host_key(run, host, beside, self.reader).is_some();
+            let (table, key, value) = host_key(run, host, own, reader)?;
+            let is_beside = |beside: &&str| host_key(run, host, beside, reader).is_some();
             if self.beside.iter().any(is_beside) {
                 return None;
             }
@@ -164,11 +171,14 @@ impl Ignored {
         }
         let value = word(value);
         let remedy = self.remedy.replace(HOST, table);
-        let why = format!(
-            "{key}: got {value}, which {} would ignore; {remedy}",
-            self.reader.name()
-        );
-        Some(Refusal::new(self.lacks, &why, self.reader.other()))
+        let why = |who: &str| format!("{key}: got {value}, which {who} would ignore; {remedy}");
+        Some(match self.reader {
+            Some(reader) => Refusal::new(self.lacks, &why(reader.name()), reader.other()),
+            None => Refusal {
+                lacks: self.lacks,
+                why: why("each substrate"),
+            },
+        })
     }
 }
 
@@ -235,6 +245,7 @@ mod tests {
     const GIVEN: [(&str, &str); 16] = [
         ("hosts.preset", "[hosts]\npreset = \"new-reno\""),
         ("mh.m_tcp", "[mh]\nm_tcp = true"),
+        ("fh.on_handoff", "[fh]\non_handoff = \"lc\""),
         (
             "mh.on_handoff",
             "[transfer]\nbytes = 1\ndirection = \"uplink\"\n[mh]\non_handoff = \"lc\"",
@@ -272,7 +283,6 @@ mod tests {
             "fh.sysctls.net.ipv4.tcp_frto",
             "[fh]\nsysctls = { \"net.ipv4.tcp_frto\" = \"0\" }",
         ),
-        ("fh.on_handoff", "[fh]\non_handoff = \"lc\""),
     ];
 
     #[test]
@@ -281,17 +291,31 @@ mod tests {
             let bare = item.key.trim_start_matches(HOST);
             assert!(key.contains(bare), "{key} is no example of {}", item.key);
             let [ignores, reads] = match item.reader {
-                Reader::Model => [SubstrateKind::Model, SubstrateKind::Live],
-                Reader::Kernel => [SubstrateKind::Live, SubstrateKind::Model],
+                Some(Reader::Model) => [SubstrateKind::Model, SubstrateKind::Live],
+                Some(Reader::Kernel) => [SubstrateKind::Live, SubstrateKind::Model],
+                None => continue,
             };
             let line = why(ignores, text).expect(key);
             assert!(line.starts_with(&format!("{key}: got ")), "{line}");
             let remedies = line.contains("; ") && line.contains("run it on");
             assert!(remedies && !line.contains('\n'), "{line}");
-            if key != "fh.on_handoff" {
-                assert_eq!(why(reads, text), None, "{key}");
-            }
+            assert_eq!(why(reads, text), None, "{key}");
         }
+    }
+
+    #[test]
+    fn handoffs_of_the_fh_are_refused_everywhere_and_the_remedy_is_taken() {
+        let line = "fh.on_handoff: got lc, which each substrate would ignore; replace it by mh.on_handoff, \
+                    with transfer.direction = uplink: the MH's sender is notified";
+        for kind in SubstrateKind::ALL {
+            let refused = why(kind, "[fh]\non_handoff = \"lc\"");
+            assert_eq!(refused.as_deref(), Some(line));
+        }
+        let uplink = "[transfer]\nbytes = 1\ndirection = \"uplink\"\n[mh]\n";
+        let remedy = format!("{uplink}on_handoff = \"lc\"");
+        assert_eq!(why(SubstrateKind::Model, &remedy), None);
+        let remedy = format!("{uplink}congestion_control = \"holdfast_lccwe\"");
+        assert_eq!(why(SubstrateKind::Live, &remedy), None);
     }
 
     #[test]

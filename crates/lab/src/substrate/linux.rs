@@ -13,7 +13,7 @@ use holdfast_testbed::stop::StopFlag;
 use super::{ExecutionSettings, SubstrateKind, trace_name, trace_parts};
 use crate::library;
 use crate::results::ResultLine;
-use crate::scenario::{Run, TRACES_VARIABLE};
+use crate::scenario::{Run, SCENARIO_BYTES_MAX, TRACES_VARIABLE};
 use crate::virtual_kernel::{Job, VirtualKernel};
 
 /// Where the line inside is written, in the job's folder.
@@ -59,7 +59,7 @@ pub(super) fn execute(
     } else {
         let copy = folder.path().join(SCENARIO_FILE);
         let file = &run.origin.file;
-        let text = library::read(file, u64::MAX - 1)
+        let text = library::read(file, SCENARIO_BYTES_MAX)
             .with_context(|| format!("{}: cannot be read", file.display()))?;
         fs::write(&copy, text).with_context(|| format!("{}", copy.display()))?;
         PathBuf::from(SCENARIO_FILE)

@@ -251,6 +251,7 @@ fn applications(transfer: &Transfer) -> (Application, Application) {
         after_receiving: 0,
         closes_first: false,
         reading: Reading::AtOnce,
+        relays: false,
     };
     match transfer.direction {
         Direction::Downlink => (
@@ -377,7 +378,7 @@ fn transfer_outcome(network: &Network, transfer: &Transfer, pair: &Pair) -> Tran
     TransferOutcome {
         finished: transfer.bytes == 0 || done_at.is_some(),
         intact: [sender, receiver].iter().all(|end| end.view().intact)
-            && network.splits_are_intact(),
+            && network.split_is_intact(pair.sender),
         endings: [sender.ending(), receiver.ending()],
         transfer_time: done_at.map(|at| at.saturating_since(start)),
         delivered_bytes: delivered,

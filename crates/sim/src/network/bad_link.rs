@@ -36,19 +36,27 @@ struct Passed {
     end: SeqNum,
     /// The highest ACK of the MH.
     acknowledged: SeqNum,
+    /// The FH has sent its FIN, which ends at `end`.
+    has_fin: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct BadLinkNode {
     role: BadLinkRole,
     node: NodeId,
-    /// By the FH's and the MH's endpoints.
+    /// By the FH's and the MH's endpoints: those whose FH may still wait for an ACK.
     connections: BTreeMap<[Endpoint; 2], Passed>,
     /// When the next messages go.
     next_at: Option<Instant>,
 }
 
 impl BadLinkNode {
+    /// How many it has noted.
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
     fn note(&mut self, packet: &Packet, from_mh: bool) {
         let Some(segment) = packet.segment().filter(|_| !packet.corrupted) else {
             return;
@@ -67,14 +75,24 @@ impl BadLinkNode {
                 && segment.ack.after(passed.acknowledged)
             {
                 passed.acknowledged = segment.ack;
+                // The FH has nothing more to send: it never waits again.
+                if passed.has_fin && passed.acknowledged == passed.end {
+                    self.connections.remove(&ends);
+                }
             }
+            return;
+        }
+        if segment.end() == segment.seq {
+            // A bare ACK: the FH does not wait for an answer to it.
             return;
         }
         let passed = self.connections.entry(ends).or_insert(Passed {
             nodes: [packet.from, packet.to],
             end: segment.seq,
             acknowledged: segment.seq,
+            has_fin: false,
         });
+        passed.has_fin |= segment.flags.has(Flags::FIN);
         if segment.end().after(passed.end) {
             passed.end = segment.end();
         }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use holdfast_wire::{Endpoint, Flags, Instant, Segment};
 
 use super::watch::Slot;
-use super::{Carried, Event, Network};
+use super::{Carried, ConnectionId, Event, Network};
 use crate::observe::{LinkId, Observer};
 use crate::packet::{NodeId, Packet};
 use crate::tcp::{Application, Connection, End, Reading, State, TcpSettings};
@@ -49,7 +49,8 @@ const RELAY: Application = Application {
     sends: 0,
     after_receiving: 0,
     closes_first: false,
-    reading: Reading::Relayed,
+    reading: Reading::AtOnce,
+    relays: true,
 };
 
 impl Network {
@@ -67,12 +68,16 @@ impl Network {
         });
     }
 
-    /// No byte stood where another one belongs, at any of the nodes that split connections.
-    pub fn splits_are_intact(&self) -> bool {
-        let halves = self.slots.iter().filter(|slot| slot.relays_to.is_some());
+    /// No byte of this end's connection stood where another one belongs, at the nodes that split it.
+    pub fn split_is_intact(&self, id: ConnectionId) -> bool {
+        let (own, peer) = self.connection(id).ends();
+        let keys = [[own.endpoint, peer.endpoint], [peer.endpoint, own.endpoint]];
+        let nodes = self.splits.iter();
+        let halves =
+            nodes.flat_map(|split| keys.iter().filter_map(|key| split.connections.get(key)));
         halves
-            .map(|slot| slot.connection.view())
-            .all(|view| view.intact)
+            .flatten()
+            .all(|half| self.slots[*half as usize].connection.view().intact)
     }
 
     /// A packet that is not for this node.

@@ -56,6 +56,7 @@ fn transfer(
         after_receiving: 0,
         closes_first: sends > 0,
         reading: Reading::AtOnce,
+        relays: false,
     };
     let tcp = Preset::Sack.settings();
     let ports = (sender.endpoint.port, receiver.endpoint.port);
@@ -166,6 +167,29 @@ fn traffic_between_wired_hosts_passes_by_the_engine() {
     network.run(Instant::from_millis(9000), &mut (), Network::is_delivered);
     assert!(network.is_delivered());
     assert!(segments(&network) > 500);
+}
+
+/// What the MH has not acknowledged is noted; nothing stays of a connection that both ends closed.
+#[test]
+fn node_that_reports_a_bad_link_forgets_closed_connections() {
+    let mut network = Network::new();
+    let nodes: Vec<NodeId> = (0..3).map(|_| network.add_node()).collect();
+    let [fh, station, mh] = nodes[..] else {
+        panic!("three nodes");
+    };
+    join(&mut network, fh, station, 100.0);
+    let [wireless, _] = join(&mut network, station, mh, 20.0);
+    let every = Duration::from_millis(100);
+    network.add_bad_link_messages(station, BadLinkRole { wireless, every });
+    // Downloads, and an upload.
+    for (number, (from, to)) in [(fh, mh), (fh, mh), (mh, fh)].into_iter().enumerate() {
+        transfer(&mut network, from, to, number as u8 + 1, 100_000);
+    }
+    network.run(Instant::from_millis(50), &mut (), |_| false);
+    assert_eq!(network.bad_links[0].connections(), 3);
+    network.run(Instant::from_millis(300_000), &mut (), Network::is_closed);
+    assert!(network.is_delivered() && network.is_closed());
+    assert_eq!(network.bad_links[0].connections(), 0);
 }
 
 /// Changes of a link are reported at their time, for each direction that has them.

@@ -5,7 +5,7 @@ use holdfast_wire::{Flags, Instant, Options, SackBlocks, Segment};
 
 use super::connection::Connection;
 use super::settings::{IdleRestart, LossRecovery, OnShrunkWindow};
-use super::variables::{Reading, State, Timed};
+use super::variables::{State, Timed};
 use crate::packet::{Origin, Packet};
 
 impl Connection {
@@ -68,7 +68,7 @@ impl Connection {
     /// All is given, and the application has closed.
     fn wants_to_close(&self) -> bool {
         let peer_closed = self.rcv.fin.is_some_and(|fin| fin < self.rcv.nxt);
-        let answers = peer_closed && self.app.reading != Reading::Relayed;
+        let answers = peer_closed && !self.app.relays;
         self.data_end() == self.fin_seq() && (self.app.closes_first || answers)
     }
 
@@ -122,9 +122,7 @@ impl Connection {
     /// RFC 9293, 3.7.4 (Nagle): a relay has more soon. Other applications give all their bytes at
     /// once.
     pub(super) fn waits_for_more(&self) -> bool {
-        self.app.reading == Reading::Relayed
-            && !self.app.closes_first
-            && self.snd.una < self.snd.max
+        self.app.relays && !self.app.closes_first && self.snd.una < self.snd.max
     }
 
     /// Nothing is outstanding, and the send buffer has no room for more (4.3BSD's

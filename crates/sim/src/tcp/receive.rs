@@ -179,8 +179,8 @@ impl Connection {
 
     fn give_to_application(&mut self, bytes: u64, now: Instant) {
         match self.app.reading {
+            _ if self.app.relays => self.rcv.unread += bytes,
             Reading::AtOnce => {}
-            Reading::Relayed => self.rcv.unread += bytes,
             Reading::NotBefore { until } if now >= Instant::ZERO + until => {}
             Reading::NotBefore { until } => {
                 self.rcv.unread += bytes;
@@ -209,7 +209,6 @@ impl Connection {
                 }
             }
             Reading::NotBefore { .. } | Reading::AtOnce => self.rcv.unread = 0,
-            Reading::Relayed => {}
         }
         self.offer_room(now, out);
     }

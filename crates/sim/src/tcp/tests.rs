@@ -115,6 +115,7 @@ impl Script {
             after_receiving: 0,
             closes_first: opens,
             reading: Reading::AtOnce,
+            relays: false,
         };
         Self {
             end: Connection::new(settings, me, peer, app, !opens),

@@ -49,8 +49,10 @@ pub struct Application {
     /// It closes when it has sent everything; otherwise when, besides, the other end
     /// has closed.
     pub closes_first: bool,
-    /// How it reads.
+    /// How it reads; a relay reads what another connection has passed on.
     pub reading: Reading,
+    /// It sends what another connection has received, and closes when that one is closed.
+    pub(crate) relays: bool,
 }
 
 /// How an application takes what its TCP has received.
@@ -66,9 +68,6 @@ pub enum Reading {
         /// The distance, at least 1 µs.
         every: Duration,
     },
-    /// As far as another connection has passed it on. It sends what that one has received, and closes
-    /// when that one is closed.
-    Relayed,
     /// Nothing before `until`, from the start of the run; then as soon as it is there.
     NotBefore {
         /// The time.

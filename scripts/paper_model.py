@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the tables that are made on the model."""
+import statistics
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+from paper_runs import groups, median, tenths_of_seconds, transfer_s
+
+LC_CWE_SENDERS = ["nothing", "lc", "cwe", "lc-cwe", "freeze-fast-retransmit"]
+# Student's t for 95% and ten values.
+T_OF_TEN = 2.262
+
+
+def claims(entries):
+    names = ["holds", "differs", "not comparable"]
+
+    def row(label, verdicts):
+        counts = Counter(verdicts)
+        assert set(counts) <= set(names), counts
+        return [label, *(str(counts[name]) for name in names)]
+
+    printed = [entry.get("verdict_as_printed", entry["verdict"]) for entry in entries]
+    return [
+        row("with the assumptions that decide", [entry["verdict"] for entry in entries]),
+        row("printed conditions alone", printed),
+    ]
+
+
+def lc_cwe(lines):
+    cells = groups(lines, "handoff_s", "sender")
+    lengths = dict.fromkeys(handoff for handoff, _ in cells)
+    return [
+        [f"{handoff:g}", *(f"{median(map(transfer_s, cells[handoff, sender])):,.0f}" for sender in LC_CWE_SENDERS)]
+        for handoff in lengths
+    ]
+
+
+def mean_with_interval(runs):
+    times = [transfer_s(run) for run in runs]
+    half = T_OF_TEN * statistics.stdev(times) / len(times) ** 0.5
+    return f"{statistics.fmean(times):.0f} ± {half:.0f}"
+
+
+def mtcp_disconnections(lines):
+    cells = groups(lines, "bytes", "hops", "disconnection_s", "distribution", "scheme")
+    rows = []
+    for hops in (5, 15):
+        for length in (0.5, 1.5, 2.5, 3.5, 4.5):
+            row = [f"{hops} hops, {length} s"]
+            for distribution in ("normal", "exponential"):
+                mtcp, tcp = (cells[500_000, hops, length, distribution, scheme] for scheme in ("m-tcp", "tcp"))
+                optimum = statistics.fmean(run["optimal_s"] for run in mtcp)
+                row += [f"{optimum:.0f}", mean_with_interval(mtcp), mean_with_interval(tcp)]
+            rows.append(row)
+    return rows
+
+
+def mtcp_variants(lines):
+    cells = groups(lines, "scheme", "bytes", "disconnection_s")
+
+    def times_optimum(scheme, size, length):
+        runs = cells[scheme, size, length]
+        return f"{statistics.fmean(run['transfer_s'] / run['optimal_s'] for run in runs):.2f}"
+
+    schemes = dict.fromkeys(scheme for scheme, _, _ in cells)
+    return [
+        [scheme.replace("told", "signals"),
+         *(", ".join(times_optimum(scheme, size, length) for length in (0.5, 2.5, 4.5))
+           for size in (10_000, 100_000, 1_000_000))]
+        for scheme in schemes
+    ]
+
+
+def freeze_tables():
+    return tomllib.loads(Path("papers/freeze-tcp-2000/claims.toml").read_text())["table"]
+
+
+def freeze_taken(lines):
+    """How many cells of table II are within 10% of the printed ones, under each assumption."""
+    printed = next(entry for entry in freeze_tables() if entry["id"] == "table-II")
+    cells = groups(lines, "taken", "scheme", "disconnect_s")
+    labels = [
+        "0: as `ethernet-near.toml`: 1 MB/s, timeouts of 0.2 s at least, ACKs delayed",
+        "1: **0.77 MB/s** while connected",
+        "2: 0.77 MB/s, timeouts of 0.4 s at least",
+        "2: 0.77 MB/s, timeouts of 0.5 s at least",
+        "3: 0.77 MB/s, and each segment acknowledged (which takes time on that medium)",
+    ]
+    rows = []
+    for label, taken in zip(labels, dict.fromkeys(taken for taken, _, _ in cells), strict=True):
+        counts = []
+        for column, scheme in enumerate(printed["columns"]):
+            here = [cells[taken, scheme, row["where"]["disconnect_s"]] for row in printed["row"]]
+            means = [statistics.fmean(map(transfer_s, runs)) for runs in here]
+            values = [row["printed"][column] for row in printed["row"]]
+            counts.append(sum(abs(mean / value - 1) <= 0.1 for mean, value in zip(means, values)))
+        rows.append([label, *map(str, counts), str(sum(counts))])
+    return rows
+
+
+def freeze(table):
+    """A table of Freeze-TCP: the mean of ten runs, and the printed value in brackets."""
+    def rows(lines):
+        entries = [entry for entry in freeze_tables() if entry["id"] in (table, f"{table}-without-its-last-columns")]
+        cells = groups(lines, "disconnect_s", "scheme")
+        found = []
+        for columns, row in ((entry["columns"], row) for entry in entries for row in entry["row"]):
+            length = row["where"]["disconnect_s"]
+            cells_of_row = []
+            for scheme, value in zip(columns, row["printed"]):
+                times = [transfer_s(run) for run in cells[length, scheme]]
+                digits = 2 if table == "table-IV" and statistics.fmean(times) < 9.995 else 1
+                cells_of_row.append(f"{statistics.fmean(times):.{digits}f} ({value:g})" if None not in times else "-")
+            found.append([f"{length:g}", *cells_of_row] + ["-"] * (len(entries[0]["columns"]) - len(columns)))
+        return found
+
+    return rows
+
+
+def snoop_cache(lines):
+    cells = groups(lines, "high_water_mark_kib", "kbit_per_error", "scheme")
+
+    def goodput(mark, errors, scheme):
+        return median([run["goodput_mbps"] for run in cells[mark, errors, scheme]])
+
+    return [
+        ["above the window" if mark == 64 else f"{mark} KiB", f"{goodput(mark, 16384, 'snoop'):.2f}",
+         f"{goodput(mark, 256, 'snoop'):.2f}", f"{goodput(mark, 64, 'snoop') / goodput(mark, 64, 'reno'):.0f}"]
+        for mark in (8, 10, 12, 16, 24, 32, 64)
+    ]
+
+
+# Remedies of a scenario, as the pages name them.
+REMEDIES = {
+    "M-TCP": "M-TCP (1997)", "hold": "`hold`", "auto": "`auto`", "link that keeps its packets": "a link that keeps its packets",
+    "the same, delayed duplicate ACKs": "link without order, delayed duplicate ACKs",
+}
+
+
+def baselines(parameter, cell, names=(), bound=None):
+    """A row a remedy, a column a value of the parameter, and the most bytes acknowledged ahead. `bound`: the last row."""
+    names = {**REMEDIES, **dict(names)}
+
+    def rows(lines):
+        cells = groups(lines, "remedy", parameter)
+        values = list(dict.fromkeys(value for _, value in cells))
+        found = []
+        for remedy in dict.fromkeys(remedy for remedy, _ in cells):
+            runs = [cells[remedy, value] for value in values]
+            ahead = max(run["acknowledged_ahead_bytes"] for cell_runs in runs for run in cell_runs)
+            found.append([names.get(remedy, remedy), *map(cell, runs), f"{ahead:,}"])
+        if bound:
+            found.append(["the bound", *(bound(cells["none", value]) for value in values), ""])
+        return found
+
+    return rows
+
+
+def whole_seconds(runs):
+    middle = median(map(transfer_s, runs))
+    return "not finished" if middle == float("inf") else f"{middle:,.0f}"
+
+
+def slow(lines):
+    """Seconds, and bytes that the MH receives again for each byte."""
+    cells = groups(lines, "sender", "kbit_per_s", "scheme")
+
+    def cell(runs):
+        again = statistics.fmean(run["duplicates_per_byte"] for run in runs)
+        return f"{tenths_of_seconds(runs)}, {again:.2f}"
+
+    senders = {"reno43bsd": "without SACK", "sack": "with SACK"}
+    return [
+        [name, kbit, *(cell(cells[sender, kbit, scheme]) for scheme in ("none", "hold", "auto"))]
+        for sender, name in senders.items() for kbit in ("16", "32", "64", "128", "256")
+    ]
+
+
+def mtcp_plus_warning(supervisor, newreno):
+    """Seconds, with a warning of 250 ms and 45 segments; the printed rows are not made here."""
+    cells = groups(supervisor, "delayed_ack", "tcp", "segments", "warning_ms", "disconnection_s")
+    plain = groups(newreno, "disconnection_s")
+
+    def cell(runs):
+        time = median(map(transfer_s, runs))
+        return "unfinished" if time == float("inf") else f"{time:.1f}"
+
+    lengths = (5, 10, 30, 180)
+    return [
+        ["delayed ACK: here", *(cell(cells["on", "mtcp", "odd", 250, length]) for length in lengths)],
+        ["NewReno, 45 segments, here", *(cell(plain[length,]) for length in lengths)],
+        ["no delayed ACK: here", *(cell(cells["off", "mtcp", "odd", 250, length]) for length in lengths)],
+    ]
+
+
+def lc_cwe_hit_ratio(unchanged, changed):
+    """Medians of five, in per cent, by the seconds of bad state in 10 s."""
+    cells = {("unchanged", *key): runs for key, runs in groups(unchanged, "bad_s").items()}
+    cells.update(groups(changed, "change", "bad_s"))
+    names = {
+        "unchanged": "unchanged: a bad state begins with each second handoff",
+        "first_at_s = 2.5": "`first_at_s = 2.5`", "first_at_s = 5": "`first_at_s = 5`",
+        "first_at_s = 7.5": "`first_at_s = 7.5`",
+        "on_neither": 'unchanged, `on_neither = "handoff"`: "otherwise" literally',
+        "timeout_rtt": 'unchanged, `timeout_rtt = "timeout"`',
+    }
+
+    def cell(runs):
+        return f"{median([run['lc_cwe']['hit_ratio_percent'] for run in runs]):.0f}"
+
+    return [[label, *(cell(cells[name, bad]) for bad in range(6))] for name, label in names.items()]
+
+
+def lc_cwe_windows(lines):
+    cells = groups(lines, "segments", "handoff_s", "sender")
+    return [
+        [str(segments), f"{handoff:g}",
+         *(f"{median(map(transfer_s, cells[segments, handoff, sender])):,.0f}" for sender in LC_CWE_SENDERS)]
+        for segments in (64, 250) for handoff in (0.25, 1, 2, 3)
+    ]

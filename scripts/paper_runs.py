@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of a stage's results, and figures of them, as the tables of the pages need them."""
+import statistics
+
+SENDERS = ["cubic", "reno", "bbr"]
+NAMES = {"cubic": "Cubic", "bbr": "BBR", "reno": "Reno"}
+
+
+def groups(lines, *names):
+    """Runs by the values of these parameters, in the order of the runs."""
+    found = {}
+    for line in lines:
+        found.setdefault(tuple(line["parameters"][name] for name in names), []).append(line)
+    return found
+
+
+def median(values):
+    """The median; a value that is missing counts as longer than any other."""
+    return statistics.median(float("inf") if value is None else value for value in values)
+
+
+def seconds(values):
+    middle = median(values)
+    return "never" if middle == float("inf") else f"{middle:.2f} s"
+
+
+def transfer_s(run):
+    return run["transfer_s"] if run["finished"] else None
+
+
+def megabits(runs):
+    return f"{median([run['goodput_mbps'] for run in runs]):.2f}"
+
+
+def tenths_of_seconds(runs):
+    return f"{median(map(transfer_s, runs)):.1f}"

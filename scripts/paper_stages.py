@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stages of `make paper`: what makes results, and with which commands."""
+from paper_tables import PAPERS
+
+
+class Stage:
+    """What makes results: parts, each a command with one file of results. `seconds`: on two idle processors."""
+
+    def __init__(self, seconds, needs, *commands):
+        self.seconds, self.needs, self.commands = seconds, needs, commands
+
+
+def lab_run(seconds, scenario, substrate, parts=1):
+    """A scenario or several; in parts, so that little is lost if it is stopped."""
+    command = ["{holdfast}", "lab", "run", *scenario.split(), "--substrate", substrate, "--out", "{file}"]
+    shards = [["--shard", f"{part}/{parts}"] for part in range(1, parts + 1)] if parts > 1 else [[]]
+    return Stage(seconds, substrate, *(command + shard for shard in shards))
+
+
+SENDERS = "docs/scenarios/senders.toml"
+HANDOFFS = "papers/snoop-1995/handoff-2.toml papers/snoop-1995/handoff-4.toml"
+STAGES = {
+    **{
+        f"claims-{paper}": Stage(20, "model", ["{holdfast}", "lab", "claims", "--paper", paper, "--json"])
+        for paper in PAPERS
+    },
+    "lc-cwe": lab_run(5, "papers/lc-cwe-2005/throughput.toml", "model"),
+    "lc-cwe-hit-ratio": lab_run(5, "papers/lc-cwe-2005/hit-ratio.toml", "model"),
+    "lc-cwe-hit-ratio-changes": lab_run(20, "papers/lc-cwe-2005/hit-ratio-changes.toml", "model"),
+    "lc-cwe-windows": lab_run(10, "papers/lc-cwe-2005/larger-windows.toml", "model"),
+    "freeze-II": lab_run(5, "papers/freeze-tcp-2000/ethernet-near.toml", "model"),
+    "freeze-III": lab_run(5, "papers/freeze-tcp-2000/ethernet-far.toml", "model"),
+    "freeze-IV": lab_run(5, "papers/freeze-tcp-2000/fast-ethernet.toml", "model"),
+    "freeze-V": lab_run(5, "papers/freeze-tcp-2000/modem-near.toml", "model"),
+    "freeze-VI": lab_run(5, "papers/freeze-tcp-2000/modem-far.toml", "model"),
+    "freeze-taken": lab_run(5, "papers/freeze-tcp-2000/table-2-taken.toml", "model"),
+    "mtcp-disconnections": lab_run(5, "papers/mtcp-1997/disconnections.toml", "model"),
+    "mtcp-variants": lab_run(5, "papers/mtcp-1997/variants.toml", "model"),
+    "mtcp-plus-supervisor": lab_run(20, "papers/mtcp-plus-2007/supervisor.toml", "model"),
+    "mtcp-plus-supervisor-newreno": lab_run(5, "papers/mtcp-plus-2007/supervisor-newreno.toml", "model"),
+    "baselines-snoop": lab_run(5, "papers/snoop-1995/baselines.toml", "model"),
+    "baselines-mtcp": lab_run(5, "papers/mtcp-1997/baselines.toml", "model"),
+    "baselines-freeze": lab_run(5, "papers/freeze-tcp-2000/baselines.toml", "model"),
+    "slow": lab_run(5, "docs/scenarios/slow.toml", "model"),
+    "snoop-cache": lab_run(5, "papers/snoop-1995/cache.toml", "model"),
+    "snoop-handoff-model": lab_run(5, HANDOFFS, "model"),
+    "senders-model": lab_run(10, SENDERS, "model"),
+    "demo": Stage(200, "linux", *(
+        ["{holdfast}", "lab", "exec", "--", "{holdfast}", "demo", "--seed", str(seed)] for seed in range(1, 6))),
+    "packet-cost": Stage(120, "valgrind", [
+        "cargo", "bench", "--locked", "--quiet", "--package", "holdfast-core", "--bench", "packet_cost"]),
+    "outages": lab_run(350, "docs/scenarios/outages.toml", "linux", 20),
+    "snoop-handoff": lab_run(40, HANDOFFS, "linux"),
+    "senders": lab_run(80, SENDERS, "linux", 5),
+    "baselines-haproxy": lab_run(60, "papers/snoop-1995/baselines-haproxy.toml", "linux"),
+    "mtcp-plus-linux-mtcp": lab_run(40, "papers/mtcp-plus-2007/linux-mtcp.toml", "linux"),
+    "snoop": lab_run(190, "docs/scenarios/snoop.toml", "linux", 10),
+    "snoop-cell": lab_run(310, "docs/scenarios/snoop-cell.toml", "linux", 6),
+    "snoop-uplink": lab_run(360, "docs/scenarios/snoop-uplink.toml", "linux", 15),
+    "snoop-long": lab_run(110, "docs/scenarios/snoop-long.toml", "linux", 6),
+    "snoop-today": lab_run(170, "papers/snoop-1995/today-throughput.toml", "linux", 10),
+    "snoop-today-low-errors": lab_run(60, "papers/snoop-1995/today-low-errors.toml", "linux", 4),
+    "auto-random-loss": lab_run(90, "docs/scenarios/auto-random-loss.toml", "linux", 4),
+    "wake": lab_run(700, "docs/scenarios/wake.toml", "linux", 10),
+    "wake-silent": lab_run(120, "docs/scenarios/wake-silent.toml", "linux", 3),
+    "wake-cases": lab_run(75, "docs/scenarios/wake-cases.toml", "linux", 2),
+    "wake-upload": lab_run(90, "docs/scenarios/wake-upload.toml", "linux"),
+    "keep-outages": lab_run(260, "docs/scenarios/keep-outages.toml", "linux", 4),
+    "mobile-auto": lab_run(570, "docs/scenarios/mobile-auto.toml", "linux", 8),
+    "mtcp-today": lab_run(40, "papers/mtcp-1997/today.toml", "linux"),
+    "mtcp-today-disconnections": lab_run(55, "papers/mtcp-1997/today-disconnections.toml", "linux", 3),
+    "mtcp-plus-today": lab_run(200, "papers/mtcp-plus-2007/today.toml", "linux", 6),
+    "mtcp-plus-today-undisturbed": lab_run(50, "papers/mtcp-plus-2007/today-undisturbed.toml", "linux", 2),
+    "mtcp-plus-today-congestion": lab_run(50, "papers/mtcp-plus-2007/today-congestion.toml", "linux", 2),
+    **{
+        name: Stage(seconds, "recordings", ["{root}/docs/recordings/bench.py", name.removeprefix("recordings-")])
+        for name, seconds in (("recordings-core", 1200), ("recordings-uploads", 900))
+    },
+    **{
+        f"pictures-{paper}": Stage(20, "model", ["{holdfast}", "lab", "report", "--paper", paper, "--out", "{folder}"])
+        for paper in PAPERS
+    },
+}
