@@ -6,7 +6,7 @@
 
 The mutants are a random sample of all that cargo-mutants finds in crates/core. The property tests run with
 a fiftieth of their cases first. What survives is tried again with all cases. Each mutant takes about a
-minute. A mutant that does not compile does not count.
+minute. A mutant that does not compile does not count. Those that delete a field of a struct are left out.
 
 The last lines are the mutants that survived, and `N caught, N survived`. All output is in target/mutants. Status 1:
 less than 85 % were caught.
@@ -27,10 +27,12 @@ CASES_FIRST = 100
 LIMIT_S = 300
 CAUGHT_MIN_PERCENT = 85
 PACKAGE = ["--package", "holdfast-core"]
+# A name does not choose one of these alone.
+LEFT_OUT = "delete field"
 
 
 def mutants(*arguments, **more):
-    command = ["cargo", "mutants", *PACKAGE, "--no-shuffle", *arguments]
+    command = ["cargo", "mutants", *PACKAGE, "--no-shuffle", "--exclude-re", LEFT_OUT, *arguments]
     return subprocess.run(command, text=True, check=False, **more)
 
 

@@ -154,7 +154,7 @@ impl Page {
             ),
             (
                 "holdfast_flows",
-                "Flows in the table.",
+                "Flows in the table. A closed one stays for a minute or more.",
                 status.flows.tracked,
             ),
             (
@@ -164,7 +164,7 @@ impl Page {
             ),
             (
                 "holdfast_flows_in_outage",
-                "Flows of mobiles whose link is down.",
+                "Open flows of mobiles whose link is down.",
                 status.flows.in_outage,
             ),
             (

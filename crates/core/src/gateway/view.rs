@@ -21,7 +21,7 @@ pub struct Stats {
     pub flows: usize,
     /// Mobiles that these are of.
     pub mobiles: usize,
-    /// Flows whose MH is away or being caught up with.
+    /// Open flows whose MH is away or in recovery.
     pub flows_in_outage: usize,
     /// Bytes of payload kept.
     pub cached_bytes: u64,
@@ -76,7 +76,7 @@ impl<P: Payload> Gateway<P> {
                 .mobiles
                 .iter()
                 .filter(away)
-                .map(|mobile| mobile.flows.len())
+                .map(|mobile| mobile.open_flows().len())
                 .sum(),
             cached_bytes: self.budget.bytes() as u64,
         }

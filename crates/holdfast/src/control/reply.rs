@@ -107,7 +107,7 @@ pub(crate) struct FlowTableStatus {
     pub(crate) tracked: u64,
     /// The largest number of them.
     pub(crate) flows_max: u64,
-    /// Flows of mobiles whose link is down.
+    /// Open flows of mobiles whose link is down.
     pub(crate) in_outage: u64,
 }
 

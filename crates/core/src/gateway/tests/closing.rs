@@ -395,6 +395,19 @@ fn flow_closed_by_its_fh_leaves_the_table() {
 }
 
 #[test]
+fn closed_flow_is_in_no_outage() {
+    let mut bench = bench(Scheme::Hold);
+    send(&mut bench, 1, 1);
+    bench.up(1001);
+    bench.link_down();
+    assert_eq!(bench.gateway.stats().flows_in_outage, 1);
+    close_by_fh(&mut bench, 1001);
+    bench.link_down();
+    let stats = bench.gateway.stats();
+    assert_eq!((stats.flows, stats.flows_in_outage), (1, 0));
+}
+
+#[test]
 fn connections_that_their_fh_closes_do_not_fill_the_table() {
     for scheme in SCHEMES {
         let mut bench = not_adopted(Settings {
