@@ -9,7 +9,7 @@
 //! only.
 //!
 //! By file, in the order of a transfer: `handshake`, `output` (what may be sent),
-//! `receive` (data in, ACKs out), `ack` (ACKs in), `congestion` (windows), `recovery`
+//! `receive` (data in, ACKs out), `ack` (ACKs in), `congestion` (windows; `cubic` and `hystart`), `recovery`
 //! (losses found by duplicate ACKs), `scoreboard` (RFC 6675's sets), `timeout` (losses
 //! found by silence, persist), `rto` (how long silence may last),
 //! `mobile` (M-TCP at a host whose link goes and comes), `lccwe` (LC and CWE at such a
@@ -25,9 +25,11 @@
 mod ack;
 mod congestion;
 mod connection;
+mod cubic;
 mod dup_acks;
 mod handoffs;
 mod handshake;
+mod hystart;
 mod lccwe;
 mod mobile;
 mod output;

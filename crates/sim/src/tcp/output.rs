@@ -167,6 +167,10 @@ impl Connection {
         if len > 0 && to >= fin {
             flags = flags.with(Flags::PSH);
         }
+        if self.snd.una == self.snd.max {
+            let idle = now.saturating_since(self.sent_at);
+            self.congestion.cubic.on_idle(idle, now);
+        }
         let repeated = self.snd.highest.min(from + len).saturating_sub(from);
         if !self.persisting {
             let counters = &mut self.counters;
@@ -278,11 +282,17 @@ impl Connection {
     fn restart_if_idle(&mut self, now: Instant) {
         let since = match self.settings.idle_restart {
             IdleRestart::Never => return,
-            IdleRestart::SinceSent => self.sent_at,
+            IdleRestart::SinceSent | IdleRestart::HalvedEachTimeout => self.sent_at,
             IdleRestart::SinceReceived => self.sent_at.max(self.received_at),
         };
-        let idle = self.snd.una == self.snd.max && self.snd.nxt == self.snd.una;
-        if idle && now.saturating_since(since) > self.rto.rto() {
+        let is_idle = self.snd.una == self.snd.max && self.snd.nxt == self.snd.una;
+        let idle = now.saturating_since(since);
+        if !is_idle || idle <= self.rto.rto() {
+            return;
+        }
+        if self.settings.idle_restart == IdleRestart::HalvedEachTimeout {
+            self.congestion.decay(idle, self.rto.rto());
+        } else {
             self.congestion.restart();
         }
     }

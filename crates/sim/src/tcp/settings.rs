@@ -44,6 +44,10 @@ pub enum WindowIncrease {
     /// By what is acknowledged, in slow start without a limit up to `ssthresh`; the rest
     /// of that ACK counts in avoidance (Linux: `tcp_slow_start`, `tcp_cong_avoid_ai`).
     AllAcked,
+    /// Slow start as `AllAcked`, ended by HyStart; in avoidance along CUBIC's curve (RFC 9438).
+    /// A loss takes three tenths, whatever [`TcpSettings::half_of`] says: that gives only which
+    /// timeouts count.
+    Cubic,
 }
 
 /// What `ssthresh` becomes half of after a loss.
@@ -207,6 +211,9 @@ pub enum IdleRestart {
     /// Nothing was sent or received for longer than an RTO (4.3BSD's `t_idle`): the
     /// segment that opens a closed window ends the silence.
     SinceReceived,
+    /// Nothing was sent for longer than an RTO: `cwnd` is halved for each RTO, down to the
+    /// initial window, and `ssthresh` keeps three quarters of it (Linux: `tcp_cwnd_restart`).
+    HalvedEachTimeout,
 }
 
 /// What a sender does about handoffs of its own host.

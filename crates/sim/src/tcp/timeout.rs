@@ -33,7 +33,7 @@ impl Connection {
         match self.cause_of_loss(true, now) {
             Cause::Congestion => {
                 self.forget_kept_windows();
-                self.congestion.on_timeout(flight, window, max, probes);
+                self.congestion.on_timeout(flight, window, max, probes, now);
             }
             Cause::Handoff => {
                 self.restore_windows();
