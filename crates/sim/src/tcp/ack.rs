@@ -33,6 +33,11 @@ impl Connection {
         let window_stays = window == self.snd.wnd;
         self.update_window(seq, ack, window);
         self.probes_unanswered = 0;
+        if self.uses_rack() {
+            let is_bare = segment.is_empty() && window_stays;
+            self.handle_rack_ack(ack, segment, is_bare, now);
+            return true;
+        }
         let reported = self.take_sack(segment);
         if ack > self.snd.una {
             self.handle_new_ack(ack, segment, now, out);

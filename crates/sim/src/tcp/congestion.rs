@@ -250,6 +250,13 @@ impl Congestion {
         self.on_timeout_without_congestion(max);
     }
 
+    /// The retransmission timer has expired at a sender with RACK, and this is in flight still:
+    /// the window has room for one segment more. `ssthresh` is set.
+    pub(super) fn begin_after_timeout(&mut self, in_flight: u64, max: u64, now: Instant) {
+        self.cwnd = in_flight + self.smss;
+        self.cubic.on_timeout(max, now);
+    }
+
     /// The same, and it was no congestion: `cwnd` and `ssthresh` stay.
     pub(super) fn on_timeout_without_congestion(&mut self, max: u64) {
         self.after_timeout = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! HyStart: the end of slow start before a loss (Ha and Rhee, "Taming the elephants", 2011;
-//! RFC 9438, 4.10, asks CUBIC for it), with Linux's two rules and numbers.
+//! RFC 9438, 4.10), with Linux's two rules and numbers.
 //!
 //! Linux does not have HyStart++ (RFC 9406): its slow start ends at once, without a phase of
 //! slower growth.
@@ -161,7 +161,7 @@ mod tests {
     }
 
     /// The eighth of 100 ms is 12.5 ms: 112 ms is no queue, 113 ms is one, and the ninth
-    /// sample of a round is the first that may say so.
+    /// sample of a round is the first that counts.
     #[test]
     fn nine_delays_more_than_an_eighth_longer_end_slow_start() {
         let round = |rtt| (0..20).map(move |n| (5 * n, rtt));

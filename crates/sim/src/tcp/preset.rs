@@ -37,8 +37,9 @@ pub enum Preset {
     /// timeout; the shrunk window. No tail loss probes, RACK, F-RTO, undo or proportional
     /// rate reduction. Compared with it in docs/senders.md.
     LinuxReno,
-    /// Today's Linux as it comes: CUBIC with HyStart; otherwise as `LinuxReno`. Compared with it
-    /// in docs/senders.md.
+    /// Today's Linux as it comes: CUBIC with HyStart, RACK-TLP, proportional rate reduction,
+    /// F-RTO, undo by timestamps and D-SACK; otherwise as `LinuxReno`. Compared with it in
+    /// docs/senders.md.
     LinuxCubic,
     /// OPNET's TCP NewReno with the parameters printed in M-TCP+ (Omueti and
     /// Trajković, 2007).
@@ -242,6 +243,8 @@ fn linux_reno() -> TcpSettings {
 
 fn linux_cubic() -> TcpSettings {
     TcpSettings {
+        recovery: LossRecovery::RackTlp,
+        dsack: true,
         increase: WindowIncrease::Cubic,
         idle_restart: IdleRestart::HalvedEachTimeout,
         ..linux_reno()

@@ -96,10 +96,10 @@ mod tests {
     #[test]
     fn a_congestion_control_without_a_preset_is_todays_linux_with_it() {
         assert_eq!(fh(""), Preset::LinuxReno.settings());
-        let of = |control: &str| fh(&format!("congestion_control = \"{control}\""));
-        assert_eq!(of("reno"), Preset::LinuxReno.settings());
-        assert_eq!(of("cubic"), Preset::LinuxCubic.settings());
-        // A preset says all of it.
+        let with = |control: &str| fh(&format!("congestion_control = \"{control}\""));
+        assert_eq!(with("reno"), Preset::LinuxReno.settings());
+        assert_eq!(with("cubic"), Preset::LinuxCubic.settings());
+        // A preset wins.
         let both = fh("congestion_control = \"cubic\"\npreset = \"sack\"");
         assert_eq!(both, Preset::Sack.settings());
     }
