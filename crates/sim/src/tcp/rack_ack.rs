@@ -44,6 +44,10 @@ struct Times {
     acks_repeat: bool,
     /// The newest of all, and what was delivered then.
     newest: Option<(Instant, u64)>,
+    /// The begin of the highest segment that an earlier ACK has reported.
+    highest: Option<u64>,
+    /// A segment below it that was sent once is delivered.
+    is_reordered: bool,
 }
 
 impl Times {
@@ -51,8 +55,10 @@ impl Times {
         *times = Some(times.map_or([at, at], |[oldest, _]| [oldest, at]));
     }
 
-    fn note_newest(&mut self, sent: &Sent) {
+    fn note_delivered(&mut self, sent: &Sent) {
         self.newest = self.newest.max(Some((sent.at, sent.delivered)));
+        let is_behind = self.highest.is_some_and(|highest| sent.from < highest);
+        self.is_reordered |= is_behind && !sent.repeated && !sent.sacked;
     }
 }
 
@@ -75,9 +81,15 @@ impl Connection {
             echo: echo.map(|stamps| stamps.tsecr).filter(|echo| *echo != 0),
             ..Ack::default()
         };
-        let mut times = Times::default();
+        let mut times = Times {
+            highest: self.tlp.flight.highest_sacked(),
+            ..Times::default()
+        };
         self.take_blocks(segment, number, &mut ack, &mut times, now);
         self.take_cumulative(number, &mut ack, &mut times, now);
+        if times.is_reordered {
+            self.tlp.rack.on_reordering();
+        }
         self.take_round_trip(&ack, &times, now);
         self.tlp.delivered += ack.delivered;
         if let Some((_, prior)) = times.newest {
@@ -131,11 +143,10 @@ impl Connection {
             let (left, right) = blocks.remove(0);
             self.take_duplicate(left, right, ack);
         }
-        let highest = self.tlp.flight.highest_sacked();
         for (left, right) in blocks {
             let is_plausible = left >= number && left < right && right <= self.snd.max;
             if is_plausible && self.board.add(left, right) {
-                self.take_block(left, right, highest, ack, times, now);
+                self.take_block(left, right, ack, times, now);
             }
         }
     }
@@ -156,27 +167,22 @@ impl Connection {
         &mut self,
         left: u64,
         right: u64,
-        highest: Option<u64>,
         ack: &mut Ack,
         times: &mut Times,
         now: Instant,
     ) {
         let recover = self.congestion.recover;
-        let (rack, mut is_reordered) = (&mut self.tlp.rack, false);
+        let rack = &mut self.tlp.rack;
         self.tlp.flight.take_sacked(left, right, |sent| {
             rack.on_delivered(sent, now);
-            times.note_newest(sent);
+            times.note_delivered(sent);
             ack.reports = true;
             ack.delivered += sent.to - sent.from;
             if !sent.repeated {
-                is_reordered |= highest.is_some_and(|highest| sent.from < highest);
                 ack.delivers_original |= sent.to <= recover;
                 Times::note(&mut times.sacked, sent.at);
             }
         });
-        if is_reordered {
-            self.tlp.rack.on_reordering();
-        }
     }
 
     /// SEG.ACK.
@@ -188,14 +194,12 @@ impl Connection {
                 echo.is_some_and(|echo| (echo.wrapping_sub(stamp(at)) as i32) < 0)
             };
             let recover = self.congestion.recover;
-            let highest = self.tlp.flight.highest_sacked();
-            let (rack, mut is_reordered) = (&mut self.tlp.rack, false);
+            let rack = &mut self.tlp.rack;
             self.tlp.flight.take_acked(number, |sent| {
-                times.note_newest(sent);
+                times.note_delivered(sent);
                 if sent.repeated {
                     times.acks_repeat = true;
                 } else if !sent.sacked {
-                    is_reordered |= highest.is_some_and(|highest| sent.from < highest);
                     ack.delivers_original |= sent.to <= recover;
                     Times::note(&mut times.acked, sent.at);
                 }
@@ -207,9 +211,6 @@ impl Connection {
                     }
                 }
             });
-            if is_reordered {
-                self.tlp.rack.on_reordering();
-            }
             self.retries = 0;
             self.tlp.timeouts = 0;
             self.snd.una = number;

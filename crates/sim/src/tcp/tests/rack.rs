@@ -48,6 +48,24 @@ fn one_report_begins_recovery_a_quarter_of_a_round_trip_later() {
     assert_eq!(s.end.counters().fast_retransmits, 0);
 }
 
+/// RFC 8985, 6.2, step 3: what the ACK acknowledges lies below what it reports itself; that is
+/// no reordering. Then three reports are a loss at once. Below an earlier report it is
+/// reordering, and they are not.
+#[test]
+fn reordering_is_what_arrives_below_an_earlier_report() {
+    let mut s = with_ten_in_flight();
+    s.sack(1000, &[(2000, 3000)]);
+    s.sack(1000, &[(2000, 4000)]);
+    let sent = s.sack(1000, &[(2000, 5000)]);
+    assert!(sent.starts_with('1'), "{sent}");
+    let mut s = with_ten_in_flight();
+    s.sack(0, &[(2000, 3000)]);
+    s.sack(1000, &[(2000, 3000)]);
+    s.sack(1000, &[(2000, 4000)]);
+    assert_eq!(s.sack(1000, &[(2000, 5000)]).split(' ').next(), Some("14"));
+    assert_eq!(s.wait(ms(27)), "27: 1");
+}
+
 /// RFC 9937: from 10 to 5 by half a segment for each that arrives, ceil (n * 5 / 10).
 #[test]
 fn in_recovery_every_second_report_lets_a_segment_go() {
