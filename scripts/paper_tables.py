@@ -561,6 +561,7 @@ TABLES = {
     "senders-sack": (["senders-model", "senders"], senders("sack")),
     "senders-no-sack-plain": (["senders-model", "senders"], senders("no-sack plain")),
     "senders-sack-plain": (["senders-model", "senders"], senders("sack plain")),
+    "senders-cubic": (["senders-model", "senders"], senders("cubic")),
     "lc-cwe": (["lc-cwe"], lc_cwe),
     "mtcp-disconnections": (["mtcp-disconnections"], mtcp_disconnections),
     "mtcp-variants": (["mtcp-variants"], mtcp_variants),
