@@ -9,29 +9,38 @@
 //! only.
 //!
 //! By file, in the order of a transfer: `handshake`, `output` (what may be sent),
-//! `receive` (data in, ACKs out), `ack` (ACKs in), `congestion` (windows), `recovery`
+//! `receive` (data in, ACKs out), `ack` (ACKs in), `congestion` (windows; `cubic` and `hystart`), `recovery`
 //! (losses found by duplicate ACKs), `scoreboard` (RFC 6675's sets), `timeout` (losses
-//! found by silence, persist), `rto` (how long silence may last),
+//! found by silence, persist), `rto` (how long silence may last), `rack_ack`, `rack_tlp`, `probe`
+//! (the same as today's Linux has them, with `flight`, `rack`, `prr` and `undo`),
 //! `mobile` (M-TCP at a host whose link goes and comes), `lccwe` (LC and CWE at such a
 //! host), `relay` (an end whose application passes bytes on), `dup_acks` (duplicate ACKs that
 //! wait).
 //!
 //! Left out: urgent data, Nagle's algorithm (but for a relay), simultaneous open,
-//! ECN, D-SACK, F-RTO, Eifel, RACK, proportional rate reduction, pacing, timestamps older
-//! than 24 days (RFC 7323, 5.5), a limit on challenge ACKs (RFC 5961, 7).
+//! ECN, pacing, timestamps older than 24 days (RFC 7323, 5.5), a limit on challenge ACKs
+//! (RFC 5961, 7); but for `linux-cubic` D-SACK, F-RTO, Eifel, RACK and proportional rate reduction.
 //!
 //! `docs/senders.md` compares it with Linux.
 
 mod ack;
 mod congestion;
 mod connection;
+mod cubic;
 mod dup_acks;
+mod flight;
 mod handoffs;
 mod handshake;
+mod hystart;
 mod lccwe;
 mod mobile;
 mod output;
 mod preset;
+mod probe;
+mod prr;
+mod rack;
+mod rack_ack;
+mod rack_tlp;
 mod reassembly;
 mod receive;
 mod recovery;
@@ -40,6 +49,7 @@ mod rto;
 mod scoreboard;
 pub mod settings;
 mod timeout;
+mod undo;
 mod variables;
 
 pub use connection::Connection;

@@ -21,7 +21,8 @@ pub struct HostConditions {
     /// A paper's or an RFC's host: what the model runs. Without one it runs today's
     /// Linux with Reno.
     pub preset: Option<Preset>,
-    /// The congestion control of Linux hosts, by the kernel's name.
+    /// The congestion control of Linux hosts, by the kernel's name. The model, without a
+    /// preset, has those of [`Self::model_preset`].
     #[serde(deserialize_with = "congestion_control")]
     pub congestion_control: Option<String>,
     /// Selective acknowledgements.
@@ -90,6 +91,16 @@ impl HostConditions {
         self.congestion_control.as_deref().unwrap_or("reno")
     }
 
+    /// What the model runs: the preset, or the one that stands for the congestion control. None:
+    /// it does not have that congestion control.
+    pub(crate) fn model_preset(&self) -> Option<Preset> {
+        self.preset.or_else(|| match self.congestion_control() {
+            "reno" => Some(PRESET_DEFAULT),
+            "cubic" => Some(Preset::LinuxCubic),
+            _ => None,
+        })
+    }
+
     pub(super) fn check(&self) -> Result<(), DocumentError> {
         if self.microsecond_timestamps && !self.linux_route_options().is_empty() {
             let problem = "takes a host whose routes have no other options: without mss, window_bytes_max, \
@@ -105,7 +116,7 @@ impl HostConditions {
 
     /// The slow timer's phase is below the tick of the host's preset.
     pub(super) fn check_tick(&self) -> Result<(), DocumentError> {
-        let preset = self.preset.unwrap_or(PRESET_DEFAULT);
+        let preset = self.model_preset().unwrap_or(PRESET_DEFAULT);
         let Some(phase_s) = self.tick_phase_s else {
             return Ok(());
         };

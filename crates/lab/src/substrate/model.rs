@@ -76,9 +76,10 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
             lacking.push(format!("{name}.{why}"));
         }
         let control = host.congestion_control();
-        if host.preset.is_none() && control != "reno" {
+        if host.model_preset().is_none() {
             lacking.push(format!(
-                "{name}.congestion_control: got {control}, the model takes reno; set {name}.preset"
+                "{name}.congestion_control: got {control}, the model takes reno and cubic; \
+                set {name}.preset"
             ));
         }
     }
@@ -246,7 +247,8 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
         sending.timestamps && receiving.timestamps,
     );
     // What ran: without a preset it is not the RFC's Reno.
-    let name = conditions.sender().preset.unwrap_or(PRESET_DEFAULT).name();
+    let preset = conditions.sender().model_preset();
+    let name = preset.unwrap_or(PRESET_DEFAULT).name();
     let first = sent.sender.data_segments - sent.sender.data_segments_repeated;
     let mut line = ResultLine::of(run, "model", name.to_owned(), framing);
     line.transfer_s = sent.transfer_time.map(|time| time.as_secs_f64());

@@ -199,7 +199,12 @@ const DIGEST: u64 = 2_408_739_107_942_155_153;
 /// What TCP can use of a link with enough of a queue, less headers: 1448 of 1500 bytes.
 #[test]
 fn bulk_transfers_use_the_link_but_for_headers_and_the_start() {
-    for preset in [Preset::NewReno, Preset::Sack, Preset::LinuxReno] {
+    for preset in [
+        Preset::NewReno,
+        Preset::Sack,
+        Preset::LinuxReno,
+        Preset::LinuxCubic,
+    ] {
         let outcome = download(50_000_000, preset, &radio()).run();
         let ideal = 50e6 * 8.0 / 20e6 * 1500.0 / 1448.0;
         let utilisation = ideal / seconds(&outcome);

@@ -4,6 +4,7 @@
 use holdfast_wire::{Duration, Instant, Segment};
 
 use super::connection::Connection;
+use super::hystart::Sample;
 use super::settings::WindowUpdates;
 use crate::packet::Packet;
 
@@ -32,6 +33,11 @@ impl Connection {
         let window_stays = window == self.snd.wnd;
         self.update_window(seq, ack, window);
         self.probes_unanswered = 0;
+        if self.uses_rack() {
+            let is_bare = segment.is_empty() && window_stays;
+            self.handle_rack_ack(ack, segment, is_bare, now);
+            return true;
+        }
         let reported = self.take_sack(segment);
         if ack > self.snd.una {
             self.handle_new_ack(ack, segment, now, out);
@@ -114,7 +120,7 @@ impl Connection {
         } else {
             self.restart_or_stop_timer(now);
             self.congestion.limited_bytes = 0;
-            self.congestion.on_new_bytes(acked, flight);
+            self.congestion.on_new_bytes(acked, flight, now);
         }
     }
 
@@ -137,7 +143,7 @@ impl Connection {
                 // RFC 7323, appendix G: ceil (FlightSize / (SMSS * 2)).
                 let expected = self.flight().div_ceil(2 * self.smss);
                 self.rto.on_one_of_many(rtt, expected as u32);
-                self.note_round_trip_for_handoffs(rtt);
+                self.note_round_trip(rtt, ack, now);
                 self.counters.rtt_samples += 1;
             }
             return;
@@ -147,8 +153,20 @@ impl Connection {
         {
             self.timed = None;
             self.rto.on_timed(timed.sent, now);
-            self.note_round_trip_for_handoffs(now.saturating_since(timed.sent));
+            self.note_round_trip(now.saturating_since(timed.sent), ack, now);
             self.counters.rtt_samples += 1;
         }
+    }
+
+    /// The round trip of a segment up to `ack` is measured.
+    fn note_round_trip(&mut self, rtt: Duration, ack: u64, now: Instant) {
+        self.note_round_trip_for_handoffs(rtt);
+        let sample = Sample {
+            rtt,
+            srtt: self.rto.srtt().unwrap_or(rtt),
+            una: ack,
+            nxt: self.snd.nxt,
+        };
+        self.congestion.on_round_trip(sample, now);
     }
 }

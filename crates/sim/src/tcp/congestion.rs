@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Windows of congestion control: how they grow, what a loss makes of them
-//! (RFC 5681, 3.1; RFC 3465; 4.3BSD-Reno).
+//! (RFC 5681, 3.1; RFC 3465; RFC 9438; 4.3BSD-Reno).
 
+use holdfast_wire::{Duration, Instant};
+
+use super::cubic::Cubic;
+use super::hystart::Sample;
 use super::settings::{HalfOf, TcpSettings, WindowIncrease};
 
 /// No window is larger: 65535 bytes with the largest scale.
@@ -19,6 +23,8 @@ pub(super) struct Congestion {
     initial_segments: u64,
     /// RFC 3465, 2.1: bytes acknowledged since the window last grew or was reduced.
     bytes_acked: u64,
+    /// What [`WindowIncrease::Cubic`] knows.
+    pub cubic: Cubic,
     pub dup_acks: u32,
     /// In fast recovery.
     pub recovering: bool,
@@ -50,6 +56,7 @@ impl Congestion {
             limited_only: settings.increase_when_limited_only,
             initial_segments: u64::from(settings.initial_window_segments.max(1)),
             bytes_acked: 0,
+            cubic: Cubic::default(),
             dup_acks: 0,
             recovering: false,
             recover: 0,
@@ -83,12 +90,35 @@ impl Congestion {
         self.cwnd = self.cwnd.min(self.initial_window());
     }
 
+    /// After an idle time longer than `rto`, as Linux: a half for each timeout.
+    pub(super) fn decay(&mut self, idle: Duration, rto: Duration) {
+        self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
+        let least = self.initial_window().min(self.cwnd);
+        let halvings = idle.as_nanos().div_ceil(rto.as_nanos().max(1)) - 1;
+        self.cwnd = self
+            .cwnd
+            .checked_shr(u32::try_from(halvings).unwrap_or(u32::MAX))
+            .unwrap_or(0)
+            .max(least);
+    }
+
     pub(super) fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 
+    /// A round trip is measured: HyStart may end slow start.
+    pub(super) fn on_round_trip(&mut self, sample: Sample, now: Instant) {
+        if self.increase != WindowIncrease::Cubic {
+            return;
+        }
+        let (slow, cwnd, smss) = (self.in_slow_start(), self.cwnd, self.smss);
+        if self.cubic.on_round_trip(sample, slow, cwnd, smss, now) {
+            self.ssthresh = cwnd;
+        }
+    }
+
     /// `acked` new bytes are acknowledged, `flight` were outstanding before.
-    pub(super) fn on_new_bytes(&mut self, acked: u64, flight: u64) {
+    pub(super) fn on_new_bytes(&mut self, acked: u64, flight: u64, now: Instant) {
         if self.limited_only && !self.is_limiting(flight) {
             return;
         }
@@ -110,11 +140,24 @@ impl Congestion {
             }
             WindowIncrease::ByBytes { .. } => self.avoid_by_bytes(acked),
             WindowIncrease::AllAcked => {
-                let room = self.ssthresh.saturating_sub(self.cwnd);
-                self.grow(acked.min(room));
-                self.avoid_by_bytes(acked.saturating_sub(room));
+                let rest = self.grow_to_ssthresh(acked);
+                self.avoid_by_bytes(rest);
+            }
+            WindowIncrease::Cubic => {
+                let rest = self.grow_to_ssthresh(acked);
+                if rest > 0 {
+                    let grown = self.cubic.on_new_bytes(rest, self.cwnd, smss, now);
+                    self.grow(grown * smss);
+                }
             }
         }
+    }
+
+    /// Slow start without a limit: what is left of `acked` for congestion avoidance.
+    fn grow_to_ssthresh(&mut self, acked: u64) -> u64 {
+        let room = self.ssthresh.saturating_sub(self.cwnd);
+        self.grow(acked.min(room));
+        acked.saturating_sub(room)
     }
 
     /// RFC 3465, 2.1.
@@ -152,6 +195,15 @@ impl Congestion {
         half.max(2 * self.smss)
     }
 
+    /// `ssthresh` after a loss.
+    fn reduced(&mut self, flight: u64, window: u64) -> u64 {
+        if self.increase == WindowIncrease::Cubic {
+            self.cubic.on_reduction(self.cwnd / self.smss) * self.smss
+        } else {
+            self.halved(flight, window)
+        }
+    }
+
     /// FlightSize in fast recovery without SACK, of `flight` bytes not acknowledged:
     /// less what has arrived by duplicate ACKs, as Linux and ns-3 count it. RFC 5681's
     /// own definition would halve what a long recovery has piled up at the receiver.
@@ -167,26 +219,42 @@ impl Congestion {
     /// other end's window. What was counted toward the larger window counts no more: it
     /// would grow by more than a segment a round trip (RFC 5681, 3.1).
     pub(super) fn on_loss(&mut self, flight: u64, window: u64) {
-        self.ssthresh = self.halved(flight, window);
+        self.ssthresh = self.reduced(flight, window);
         self.bytes_acked = 0;
+        self.cubic.forget_counted();
         self.limited_bytes = 0;
         self.partial_acks = 0;
     }
 
     /// The retransmission timer has expired: RFC 5681, 3.1, equation 4, once for each
     /// segment; and the loss window of one segment.
-    pub(super) fn on_timeout(&mut self, flight: u64, window: u64, max: u64, again: bool) {
+    pub(super) fn on_timeout(
+        &mut self,
+        flight: u64,
+        window: u64,
+        max: u64,
+        again: bool,
+        now: Instant,
+    ) {
         let halves = match self.half_of {
             HalfOf::FlightSize => !self.timed_out || again,
             HalfOf::Window => true,
             HalfOf::CongestionWindow => !self.recovering && (!self.timed_out || again),
         };
         if halves {
-            self.ssthresh = self.halved(flight, window);
+            self.ssthresh = self.reduced(flight, window);
         }
         self.cwnd = self.smss;
         self.timed_out = true;
+        self.cubic.on_timeout(max, now);
         self.on_timeout_without_congestion(max);
+    }
+
+    /// The retransmission timer has expired at a sender with RACK, and this is in flight still:
+    /// the window has room for one segment more. `ssthresh` is set.
+    pub(super) fn begin_after_timeout(&mut self, in_flight: u64, max: u64, now: Instant) {
+        self.cwnd = in_flight + self.smss;
+        self.cubic.on_timeout(max, now);
     }
 
     /// The same, and it was no congestion: `cwnd` and `ssthresh` stay.
@@ -223,9 +291,9 @@ mod tests {
     #[test]
     fn slow_start_adds_what_is_acknowledged_up_to_a_segment() {
         let mut state = congestion(WindowIncrease::PerAck, 4000, 100_000);
-        state.on_new_bytes(300, 4000);
+        state.on_new_bytes(300, 4000, Instant::ZERO);
         assert_eq!(state.cwnd, 4300);
-        state.on_new_bytes(2000, 4000);
+        state.on_new_bytes(2000, 4000, Instant::ZERO);
         assert_eq!(state.cwnd, 5300);
     }
 
@@ -234,11 +302,11 @@ mod tests {
     fn avoidance_adds_a_segment_a_window() {
         let mut state = congestion(WindowIncrease::PerAck, 10_000, 10_000);
         for _ in 0..10 {
-            state.on_new_bytes(1000, 10_000);
+            state.on_new_bytes(1000, 10_000, Instant::ZERO);
         }
         assert!((10_900..=11_000).contains(&state.cwnd), "{}", state.cwnd);
         let mut bsd = congestion(WindowIncrease::Bsd, 10_000, 9_000);
-        bsd.on_new_bytes(1000, 10_000);
+        bsd.on_new_bytes(1000, 10_000, Instant::ZERO);
         assert_eq!(bsd.cwnd, 10_000 + 100 + 125);
     }
 
@@ -246,17 +314,17 @@ mod tests {
     #[test]
     fn byte_counting_follows_the_bytes_whatever_the_acks() {
         let mut state = congestion(WindowIncrease::ByBytes { limit: 2 }, 4000, 8000);
-        state.on_new_bytes(5000, 4000);
+        state.on_new_bytes(5000, 4000, Instant::ZERO);
         assert_eq!(state.cwnd, 6000);
         state.cwnd = 8000;
         for _ in 0..4 {
             assert_eq!(state.cwnd, 8000);
-            state.on_new_bytes(2000, 8000);
+            state.on_new_bytes(2000, 8000, Instant::ZERO);
         }
         assert_eq!(state.cwnd, 9000);
         state.after_timeout = true;
         state.cwnd = 2000;
-        state.on_new_bytes(2000, 2000);
+        state.on_new_bytes(2000, 2000, Instant::ZERO);
         assert_eq!(state.cwnd, 3000);
     }
 
@@ -270,16 +338,16 @@ mod tests {
         ] {
             let mut state = congestion(increase, 20_000, 10_000);
             for _ in 0..19 {
-                state.on_new_bytes(1000, 20_000);
+                state.on_new_bytes(1000, 20_000, Instant::ZERO);
             }
             state.on_loss(20_000, 65_535);
             state.cwnd = state.ssthresh;
             assert_eq!(state.cwnd, 10_000);
             for _ in 0..9 {
-                state.on_new_bytes(1000, 10_000);
+                state.on_new_bytes(1000, 10_000, Instant::ZERO);
                 assert_eq!(state.cwnd, 10_000, "{increase:?}");
             }
-            state.on_new_bytes(1000, 10_000);
+            state.on_new_bytes(1000, 10_000, Instant::ZERO);
             assert_eq!(state.cwnd, 11_000);
         }
     }
@@ -290,11 +358,11 @@ mod tests {
     fn all_that_is_acknowledged_counts_up_to_ssthresh_and_then_in_avoidance() {
         let mut state = congestion(WindowIncrease::AllAcked, 2000, 10_000);
         state.after_timeout = true;
-        state.on_new_bytes(5000, 2000);
+        state.on_new_bytes(5000, 2000, Instant::ZERO);
         assert_eq!(state.cwnd, 7000);
-        state.on_new_bytes(9000, 7000);
+        state.on_new_bytes(9000, 7000, Instant::ZERO);
         assert_eq!(state.cwnd, 10_000);
-        state.on_new_bytes(4000, 10_000);
+        state.on_new_bytes(4000, 10_000, Instant::ZERO);
         assert_eq!(state.cwnd, 11_000);
     }
 
@@ -306,10 +374,10 @@ mod tests {
         state.on_loss(3000, 4000);
         assert_eq!(state.ssthresh, 5000);
         (state.recovering, state.cwnd) = (true, 12_000);
-        state.on_timeout(3000, 65_535, 50, false);
+        state.on_timeout(3000, 65_535, 50, false, Instant::ZERO);
         assert_eq!((state.ssthresh, state.cwnd), (5000, 1000));
         (state.timed_out, state.cwnd) = (false, 8000);
-        state.on_timeout(3000, 65_535, 50, false);
+        state.on_timeout(3000, 65_535, 50, false, Instant::ZERO);
         assert_eq!(state.ssthresh, 4000);
     }
 
@@ -318,15 +386,15 @@ mod tests {
     #[test]
     fn a_timeout_halves_the_flight_once_a_segment() {
         let mut state = congestion(WindowIncrease::PerAck, 20_000, 100_000);
-        state.on_timeout(12_000, 65_535, 50, false);
+        state.on_timeout(12_000, 65_535, 50, false, Instant::ZERO);
         assert_eq!(
             (state.ssthresh, state.cwnd, state.recover),
             (6000, 1000, 50)
         );
-        state.on_timeout(1000, 65_535, 50, false);
+        state.on_timeout(1000, 65_535, 50, false, Instant::ZERO);
         assert_eq!(state.ssthresh, 6000);
         state.timed_out = false;
-        state.on_timeout(1000, 65_535, 50, false);
+        state.on_timeout(1000, 65_535, 50, false, Instant::ZERO);
         assert_eq!(state.ssthresh, 2000);
     }
 
@@ -335,9 +403,9 @@ mod tests {
         let mut state = congestion(WindowIncrease::Bsd, 11_500, 100_000);
         state.half_of = HalfOf::Window;
         assert_eq!(state.halved(3000, 9_999), 4000);
-        state.on_timeout(3000, 65_535, 0, false);
+        state.on_timeout(3000, 65_535, 0, false, Instant::ZERO);
         assert_eq!(state.ssthresh, 5000);
-        state.on_timeout(3000, 65_535, 0, false);
+        state.on_timeout(3000, 65_535, 0, false, Instant::ZERO);
         assert_eq!(state.ssthresh, 2000);
     }
 
@@ -345,9 +413,9 @@ mod tests {
     fn a_window_that_limits_nothing_does_not_grow() {
         let mut state = congestion(WindowIncrease::PerAck, 10_000, 10_000);
         state.limited_only = true;
-        state.on_new_bytes(1000, 5000);
+        state.on_new_bytes(1000, 5000, Instant::ZERO);
         assert_eq!(state.cwnd, 10_000);
-        state.on_new_bytes(1000, 9_500);
+        state.on_new_bytes(1000, 9_500, Instant::ZERO);
         assert!(state.cwnd > 10_000);
     }
 }

@@ -7,6 +7,7 @@ use holdfast_wire::{Flags, Instant, Options, SeqNum, Timestamps};
 
 use super::congestion::Congestion;
 use super::handoffs::Handoffs;
+use super::rack_tlp::RackTlp;
 use super::reassembly::Reassembly;
 use super::rto::RtoEstimator;
 use super::scoreboard::Scoreboard;
@@ -29,6 +30,8 @@ pub struct Connection {
     pub(super) rcv: Rcv,
     pub(super) congestion: Congestion,
     pub(super) board: Scoreboard,
+    /// What RACK-TLP knows.
+    pub(super) tlp: RackTlp,
     pub(super) rto: RtoEstimator,
     pub(super) timers: Timers,
     pub(super) timed: Option<Timed>,
@@ -95,10 +98,12 @@ impl Connection {
                 ts_recent: 0,
                 last_ack_sent: 0,
                 dup_acks: DelayedDupAcks::default(),
+                duplicate: None,
                 frozen: false,
             },
             congestion: Congestion::new(&settings),
             board: Scoreboard::default(),
+            tlp: RackTlp::default(),
             rto: RtoEstimator::new(settings.rto),
             timers: Timers::default(),
             timed: None,

@@ -161,6 +161,8 @@ impl Connection {
         if let Some(timed) = self.timed.take() {
             self.counters.rtt_samples += 1;
             self.rto.on_timed(timed.sent, now);
+            let rtt = now.saturating_since(timed.sent);
+            self.tlp.rack.on_round_trip(rtt);
         } else {
             self.rto.begin_after_lost_syn();
         }

@@ -4,6 +4,7 @@
 use holdfast_wire::{Flags, Instant, Options, SackBlocks, Segment};
 
 use super::connection::Connection;
+use super::rack_tlp::Waiting;
 use super::settings::{IdleRestart, LossRecovery, OnShrunkWindow};
 use super::variables::{State, Timed};
 use crate::packet::{Origin, Packet};
@@ -19,7 +20,9 @@ impl Connection {
             return;
         }
         self.leave_persist_if_open();
-        if self.congestion.recovering && self.uses_sack() {
+        if self.uses_rack() {
+            self.send_with_rack(now, out);
+        } else if self.congestion.recovering && self.uses_sack() {
             self.send_by_pipe(now, out);
         } else {
             self.send_by_window(now, out);
@@ -27,7 +30,7 @@ impl Connection {
         self.arm_persist_if_stuck(now);
     }
 
-    fn send_by_window(&mut self, now: Instant, out: &mut Vec<Packet>) {
+    pub(super) fn send_by_window(&mut self, now: Instant, out: &mut Vec<Packet>) {
         loop {
             while let Some((from, to)) = self.next_segment() {
                 self.emit(from, to, now, out);
@@ -135,6 +138,9 @@ impl Connection {
     /// Bytes that `cwnd` has room for.
     fn congestion_room(&self) -> u64 {
         let congestion = &self.congestion;
+        if self.uses_rack() {
+            return congestion.cwnd.saturating_sub(self.tlp.flight.in_flight());
+        }
         let mut window = congestion.cwnd;
         // RFC 3042, 2: one segment of "previously unsent data" for each of the first two
         // duplicate ACKs.
@@ -164,6 +170,10 @@ impl Connection {
         }
         if len > 0 && to >= fin {
             flags = flags.with(Flags::PSH);
+        }
+        if self.snd.una == self.snd.max {
+            let idle = now.saturating_since(self.sent_at);
+            self.congestion.cubic.on_idle(idle, now);
         }
         let repeated = self.snd.highest.min(from + len).saturating_sub(from);
         if !self.persisting {
@@ -196,6 +206,9 @@ impl Connection {
             self.timed = None;
         }
         self.note_transmitted(from, now);
+        if self.uses_rack() && !self.persisting {
+            self.note_sent(from, to, now);
+        }
         let is_repeated = from < self.snd.highest;
         self.snd.max = self.snd.max.max(to);
         self.snd.highest = self.snd.highest.max(to);
@@ -234,6 +247,8 @@ impl Connection {
         out: &mut Vec<Packet>,
     ) {
         let timestamps = self.timestamps(now);
+        let sack = self.sack_blocks();
+        self.rcv.duplicate = None;
         let window = self.window_to_offer();
         let segment = Segment {
             from: self.me.endpoint,
@@ -244,7 +259,7 @@ impl Connection {
             window,
             options: Options {
                 timestamps,
-                sack: self.sack_blocks(),
+                sack,
                 ..Options::default()
             },
             payload_len,
@@ -262,10 +277,18 @@ impl Connection {
     /// RFC 2018, 4: the newest first; three beside timestamps, else four.
     fn sack_blocks(&self) -> SackBlocks {
         let mut blocks = SackBlocks::default();
-        if !self.has_sack || self.rcv.ahead.is_empty() {
+        if !self.has_sack {
             return blocks;
         }
-        let most = if self.has_timestamps { 3 } else { 4 };
+        let mut most = if self.has_timestamps { 3 } else { 4 };
+        // RFC 2883, 4: before all others.
+        if let Some((left, right)) = self.rcv.duplicate {
+            blocks.push(self.rcv.irs + left as u32, self.rcv.irs + right as u32);
+            most -= 1;
+        }
+        if self.rcv.ahead.is_empty() {
+            return blocks;
+        }
         for (left, right) in self.rcv.ahead.newest_first(most) {
             blocks.push(self.rcv.irs + left as u32, self.rcv.irs + right as u32);
         }
@@ -276,11 +299,17 @@ impl Connection {
     fn restart_if_idle(&mut self, now: Instant) {
         let since = match self.settings.idle_restart {
             IdleRestart::Never => return,
-            IdleRestart::SinceSent => self.sent_at,
+            IdleRestart::SinceSent | IdleRestart::HalvedEachTimeout => self.sent_at,
             IdleRestart::SinceReceived => self.sent_at.max(self.received_at),
         };
-        let idle = self.snd.una == self.snd.max && self.snd.nxt == self.snd.una;
-        if idle && now.saturating_since(since) > self.rto.rto() {
+        let is_idle = self.snd.una == self.snd.max && self.snd.nxt == self.snd.una;
+        let idle = now.saturating_since(since);
+        if !is_idle || idle <= self.rto.rto() {
+            return;
+        }
+        if self.settings.idle_restart == IdleRestart::HalvedEachTimeout {
+            self.congestion.decay(idle, self.rto.rto());
+        } else {
             self.congestion.restart();
         }
     }
@@ -296,6 +325,10 @@ impl Connection {
             match self.settings.on_shrunk_window {
                 // tcp_output of 4.3BSD-Reno: "if window shrank to 0, cancel pending
                 // retransmit and pull snd_nxt back to (closed) window".
+                OnShrunkWindow::PersistAtOnce if self.uses_rack() => {
+                    self.timers.retransmit = None;
+                    self.lose_all();
+                }
                 OnShrunkWindow::PersistAtOnce => {
                     self.timers.retransmit = None;
                     self.snd.nxt = self.snd.una;
@@ -332,6 +365,6 @@ impl Connection {
     /// RFC 6298, 5.1, 5.3 and 5.6.
     pub(super) fn start_retransmission_timer(&mut self, now: Instant) {
         let rto = self.rto.rto();
-        self.timers.retransmit = Some(self.rto.expiry(now, rto));
+        self.start_timer_for(Waiting::Timeout, rto, now);
     }
 }

@@ -37,6 +37,10 @@ pub enum Preset {
     /// timeout; the shrunk window. No tail loss probes, RACK, F-RTO, undo or proportional
     /// rate reduction. Compared with it in docs/senders.md.
     LinuxReno,
+    /// Today's Linux as it comes: CUBIC with HyStart, RACK-TLP, proportional rate reduction,
+    /// F-RTO, undo by timestamps and D-SACK; otherwise as `LinuxReno`. Compared with it in
+    /// docs/senders.md.
+    LinuxCubic,
     /// OPNET's TCP NewReno with the parameters printed in M-TCP+ (Omueti and
     /// Trajković, 2007).
     #[serde(rename = "newreno-2007")]
@@ -53,7 +57,7 @@ pub enum Preset {
 
 impl Preset {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Reno,
         Self::NewReno,
         Self::Sack,
@@ -62,6 +66,7 @@ impl Preset {
         Self::Linux21,
         Self::Solaris26,
         Self::LinuxReno,
+        Self::LinuxCubic,
         Self::NewReno2007,
         Self::Sack2007,
         Self::Reno2005,
@@ -78,6 +83,7 @@ impl Preset {
             Self::Linux21 => "linux21",
             Self::Solaris26 => "solaris26",
             Self::LinuxReno => "linux-reno",
+            Self::LinuxCubic => "linux-cubic",
             Self::NewReno2007 => "newreno-2007",
             Self::Sack2007 => "sack-2007",
             Self::Reno2005 => "reno-2005",
@@ -108,6 +114,7 @@ impl Preset {
             Self::Linux21 => linux_2_1(),
             Self::Solaris26 => solaris_2_6(),
             Self::LinuxReno => linux_reno(),
+            Self::LinuxCubic => linux_cubic(),
             Self::NewReno2007 => opnet_2007(LossRecovery::NewReno),
             Self::Sack2007 => opnet_2007(LossRecovery::Sack),
             Self::Reno2005 => ns_2_reno(),
@@ -231,6 +238,16 @@ fn linux_reno() -> TcpSettings {
         },
         on_shrunk_window: OnShrunkWindow::RetransmissionTimerRuns,
         ..TcpSettings::default()
+    }
+}
+
+fn linux_cubic() -> TcpSettings {
+    TcpSettings {
+        recovery: LossRecovery::RackTlp,
+        dsack: true,
+        increase: WindowIncrease::Cubic,
+        idle_restart: IdleRestart::HalvedEachTimeout,
+        ..linux_reno()
     }
 }
 

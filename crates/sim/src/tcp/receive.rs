@@ -48,6 +48,8 @@ impl Connection {
         if old || !in_window {
             let duplicate = segment.payload_len > 0 && end <= nxt;
             if duplicate {
+                let left = seq.max(1) as u64;
+                self.note_duplicate(left, left + u64::from(segment.payload_len));
                 self.counters.duplicate_bytes_received += u64::from(segment.payload_len);
                 self.counters.data_segments_received += 1;
             }
@@ -102,6 +104,9 @@ impl Connection {
             let within = u64::from(segment.payload_len) - (data_end - end);
             self.counters.duplicate_bytes_received += within.saturating_sub(new);
         }
+        if new == 0 && end > start {
+            self.note_duplicate(start, end);
+        }
         self.arrived += new;
         let in_order = self.rcv.nxt - before;
         if in_order > 0 {
@@ -120,6 +125,13 @@ impl Connection {
         // RFC 5681, 4.2: out of order, or into a hole: at once.
         let at_once = had_holes || new == 0 || in_order == 0 || fin_now || trimmed;
         self.acknowledge(at_once, now, out);
+    }
+
+    /// RFC 2883: the next ACK reports these bytes, which had arrived before.
+    fn note_duplicate(&mut self, left: u64, right: u64) {
+        if self.settings.dsack && self.has_sack {
+            self.rcv.duplicate = Some((left, right));
+        }
     }
 
     /// The bytes must be those that belong here.

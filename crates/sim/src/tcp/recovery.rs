@@ -25,7 +25,7 @@ impl Connection {
     /// Without SACK at both ends, SACK recovery is NewReno.
     fn recovery(&self) -> LossRecovery {
         match self.settings.recovery {
-            LossRecovery::Sack if !self.has_sack => LossRecovery::NewReno,
+            LossRecovery::Sack | LossRecovery::RackTlp if !self.has_sack => LossRecovery::NewReno,
             recovery => recovery,
         }
     }
@@ -73,6 +73,8 @@ impl Connection {
             LossRecovery::NewReno => una > recover,
             // RFC 6675, 5.1: not before HighACK reaches RecoveryPoint.
             LossRecovery::Sack => una >= recover,
+            // It has its own ACKs.
+            LossRecovery::RackTlp => false,
         }
     }
 
@@ -115,6 +117,7 @@ impl Connection {
                 congestion.rescued_up_to = None;
                 self.snd.nxt = max;
             }
+            LossRecovery::RackTlp => {}
         }
         self.timers.retransmit = None;
         self.emit(una, to, now, out);
@@ -122,7 +125,9 @@ impl Connection {
 
     /// The segment at `snd.una` goes again as if duplicate ACKs had asked for it.
     pub(super) fn fast_retransmit(&mut self, now: Instant, out: &mut Vec<Packet>) {
-        if !self.congestion.recovering {
+        if self.uses_rack() {
+            self.lose_first(now, out);
+        } else if !self.congestion.recovering {
             self.congestion.dup_acks = self.settings.dup_ack_threshold.max(1);
             self.enter_recovery(self.recovery(), now, out);
         }
@@ -162,7 +167,7 @@ impl Connection {
                 self.restart_or_stop_timer(now);
             }
             LossRecovery::NewReno => self.on_partial_ack(acked, now, out),
-            LossRecovery::Sack => {
+            LossRecovery::Sack | LossRecovery::RackTlp => {
                 // RFC 6675, 5, (A) and (B).
                 self.congestion.recovering = !all;
                 if all {
@@ -250,7 +255,7 @@ impl Connection {
     }
 
     /// Rule 2: up to a segment of what was never sent.
-    fn next_new(&self) -> Option<(u64, u64)> {
+    pub(super) fn next_new(&self) -> Option<(u64, u64)> {
         let (from, data_end) = (self.snd.max, self.data_end());
         let to = (from + self.smss).min(data_end).min(self.window_end());
         let is_rest = to == data_end && !self.waits_for_more();

@@ -22,6 +22,9 @@ pub enum LossRecovery {
     /// Recovery from SACK information (RFC 6675). Needs [`TcpSettings::sack`] at both
     /// ends; without, as `NewReno`.
     Sack,
+    /// RACK-TLP (RFC 8985) with proportional rate reduction (RFC 9937), F-RTO (RFC 5682) and
+    /// undo, as Linux. Needs [`TcpSettings::sack`] at both ends; without, as `NewReno`.
+    RackTlp,
 }
 
 /// How the congestion window grows with ACKs.
@@ -44,6 +47,9 @@ pub enum WindowIncrease {
     /// By what is acknowledged, in slow start without a limit up to `ssthresh`; the rest
     /// of that ACK counts in avoidance (Linux: `tcp_slow_start`, `tcp_cong_avoid_ai`).
     AllAcked,
+    /// Slow start as `AllAcked`, ended by HyStart; in avoidance along CUBIC's curve (RFC 9438).
+    /// A loss takes three tenths. [`TcpSettings::half_of`] gives only which timeouts count.
+    Cubic,
 }
 
 /// What `ssthresh` becomes half of after a loss.
@@ -207,6 +213,9 @@ pub enum IdleRestart {
     /// Nothing was sent or received for longer than an RTO (4.3BSD's `t_idle`): the
     /// segment that opens a closed window ends the silence.
     SinceReceived,
+    /// Nothing was sent for longer than an RTO: `cwnd` is halved for each RTO, down to the
+    /// initial window, and `ssthresh` keeps three quarters of it (Linux: `tcp_cwnd_restart`).
+    HalvedEachTimeout,
 }
 
 /// What a sender does about handoffs of its own host.
@@ -254,6 +263,8 @@ pub struct TcpSettings {
     pub window_scale: Option<u8>,
     /// Offers SACK and reports by it (RFC 2018).
     pub sack: bool,
+    /// Reports duplicates by it (D-SACK: RFC 2883).
+    pub dsack: bool,
     /// Bytes of receive buffer, which bounds the window advertised.
     pub receive_buffer_bytes: u32,
     /// Bytes of send buffer, which bounds what is outstanding; none: no bound.
@@ -325,6 +336,7 @@ impl Default for TcpSettings {
             timestamp_clock: Duration::from_millis(1),
             window_scale: Some(7),
             sack: true,
+            dsack: false,
             receive_buffer_bytes: 4 << 20,
             send_buffer_bytes: None,
             recovery: LossRecovery::Sack,

@@ -23,6 +23,7 @@ mod closing;
 mod mobile;
 mod newreno;
 mod persist;
+mod rack;
 mod receiver;
 mod reno;
 mod sack;

@@ -17,6 +17,9 @@ impl Connection {
             self.on_syn_timeout(now, out);
             return;
         }
+        if self.uses_rack() && self.handle_other_timer(now, out) {
+            return;
+        }
         // Linux: "Receiver dastardly shrinks window. Our retransmits become zero probes,
         // but we should not timeout this connection."
         let probes = self.snd.wnd == 0
@@ -28,12 +31,15 @@ impl Connection {
             return;
         }
         self.counters.timeouts += 1;
+        if self.uses_rack() {
+            return self.on_rack_timeout(probes, now, out);
+        }
         let flight = self.congestion.in_network(self.flight());
         let (window, max) = (self.snd.wnd, self.snd.max);
         match self.cause_of_loss(true, now) {
             Cause::Congestion => {
                 self.forget_kept_windows();
-                self.congestion.on_timeout(flight, window, max, probes);
+                self.congestion.on_timeout(flight, window, max, probes, now);
             }
             Cause::Handoff => {
                 self.restore_windows();

@@ -214,6 +214,8 @@ pub(super) struct Rcv {
     pub last_ack_sent: u64,
     /// Duplicate ACKs that wait.
     pub dup_acks: DelayedDupAcks,
+    /// Bytes that have arrived again, for D-SACK.
+    pub duplicate: Option<(u64, u64)>,
     /// The window is advertised as 0 whatever it is.
     pub frozen: bool,
 }

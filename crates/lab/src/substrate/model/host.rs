@@ -6,9 +6,9 @@ use holdfast_sim::{Preset, TcpSettings};
 
 use crate::scenario::{HostConditions, PRESET_DEFAULT, seconds};
 
-/// A host's TCP: its preset's, or today's Linux with Reno, and what is set besides.
+/// A host's TCP: its preset's, or that of its congestion control, and what is set besides.
 pub(super) fn tcp(conditions: &HostConditions) -> TcpSettings {
-    let preset = conditions.preset.unwrap_or(PRESET_DEFAULT);
+    let preset = conditions.model_preset().unwrap_or(PRESET_DEFAULT);
     let mut tcp = preset.settings();
     if let Some(sack) = conditions.sack {
         tcp.sack = sack;
@@ -91,6 +91,17 @@ mod tests {
         let text = format!("[transfer]\nbytes = 1000\n[wireless]\n[hosts]\n{keys}");
         let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
         tcp(&scenario.runs(None).unwrap().remove(0).conditions.fh)
+    }
+
+    #[test]
+    fn a_congestion_control_without_a_preset_is_todays_linux_with_it() {
+        assert_eq!(fh(""), Preset::LinuxReno.settings());
+        let with = |control: &str| fh(&format!("congestion_control = \"{control}\""));
+        assert_eq!(with("reno"), Preset::LinuxReno.settings());
+        assert_eq!(with("cubic"), Preset::LinuxCubic.settings());
+        // A preset wins.
+        let both = fh("congestion_control = \"cubic\"\npreset = \"sack\"");
+        assert_eq!(both, Preset::Sack.settings());
     }
 
     #[test]

@@ -35,7 +35,12 @@ fn gateway_shortens_the_stall_after_an_outage() {
         outages: one_outage(4.0, 7.0),
         ..radio()
     };
-    for preset in [Preset::NewReno, Preset::LinuxReno, Preset::NewReno2007] {
+    for preset in [
+        Preset::NewReno,
+        Preset::LinuxReno,
+        Preset::LinuxCubic,
+        Preset::NewReno2007,
+    ] {
         let plain = download(30_000_000, preset, &radio);
         let without = plain.run().transfers[0].stalls_total();
         for scheme in [Scheme::Hold, Scheme::MtcpPlus] {

@@ -200,7 +200,12 @@ fn stall(experiment: &Experiment) -> Duration {
 
 #[test]
 fn after_an_outage_without_a_warning_a_sender_that_was_woken_goes_on_within_two_round_trips() {
-    for sender in [Preset::LinuxReno, Preset::NewReno, Preset::Reno] {
+    for sender in [
+        Preset::LinuxCubic,
+        Preset::LinuxReno,
+        Preset::NewReno,
+        Preset::Reno,
+    ] {
         let mut plain = Duration::ZERO;
         for for_s in [1.0, 3.0, 7.0, 15.0, 60.0] {
             let woken = stall(&unforeseen(for_s, sender, Some(MobileScheme::Wake)));
@@ -246,7 +251,12 @@ fn silent(for_s: f64, sender: Preset) -> Experiment {
 
 #[test]
 fn a_silent_outage_ends_when_a_probed_fh_answers() {
-    for sender in [Preset::LinuxReno, Preset::NewReno, Preset::Reno] {
+    for sender in [
+        Preset::LinuxCubic,
+        Preset::LinuxReno,
+        Preset::NewReno,
+        Preset::Reno,
+    ] {
         // No whole seconds: a wake-up at its timer would end it by chance.
         for for_s in [1.37, 3.61, 5.0, 15.45] {
             let what = format!("{sender:?} {for_s} s");

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The segments in flight, one by one, with what is known of each: RACK's per-segment state
+//! (RFC 8985, 5.2).
+
+use std::collections::VecDeque;
+
+use holdfast_wire::Instant;
+
+/// A segment that is sent and not acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sent {
+    /// Its sequence numbers, up to and not including `to`.
+    pub from: u64,
+    pub to: u64,
+    /// Segment.xmit_ts: when it was sent last.
+    pub at: Instant,
+    /// It was sent more than once.
+    pub repeated: bool,
+    /// A retransmission after a loss is in flight.
+    pub again: bool,
+    /// Segment.lost, and not sent since if not `again`.
+    pub lost: bool,
+    /// Reported by SACK.
+    pub sacked: bool,
+    /// Bytes delivered in all when it was sent.
+    pub delivered: u64,
+}
+
+impl Sent {
+    fn len(&self) -> u64 {
+        self.to - self.from
+    }
+
+    /// To be retransmitted.
+    pub(super) fn waits(&self) -> bool {
+        self.lost && !self.again && !self.sacked
+    }
+}
+
+/// All of them in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Flight {
+    segments: VecDeque<Sent>,
+    /// Bytes.
+    total: u64,
+    sacked: u64,
+    lost: u64,
+    again: u64,
+    sacked_segments: u32,
+}
+
+impl Flight {
+    /// Nothing is in flight.
+    pub(super) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// The oldest segment.
+    pub(super) fn first(&self) -> Option<&Sent> {
+        self.segments.front()
+    }
+
+    /// The newest segment.
+    pub(super) fn last(&self) -> Option<&Sent> {
+        self.segments.back()
+    }
+
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Sent> {
+        self.segments.iter()
+    }
+
+    /// Segments.
+    pub(super) fn len(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// The estimate of bytes in the network (RFC 6675's pipe, with RACK's losses).
+    pub(super) fn in_flight(&self) -> u64 {
+        (self.total + self.again).saturating_sub(self.sacked + self.lost)
+    }
+
+    pub(super) fn sacked_segments(&self) -> u32 {
+        self.sacked_segments
+    }
+
+    /// Bytes reported or taken for lost.
+    pub(super) fn left(&self) -> u64 {
+        self.sacked + self.lost
+    }
+
+    /// Bytes lost.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Bytes whose retransmission is in flight.
+    pub(super) fn again(&self) -> u64 {
+        self.again
+    }
+
+    /// The segment with this byte, or the next one.
+    fn index(&self, seq: u64) -> usize {
+        self.segments.partition_point(|sent| sent.to <= seq)
+    }
+
+    /// A segment begins at `seq`, if one lies there.
+    fn split(&mut self, seq: u64) {
+        let index = self.index(seq);
+        if let Some(sent) = self.segments.get_mut(index)
+            && sent.from < seq
+        {
+            let (low, high) = (Sent { to: seq, ..*sent }, Sent { from: seq, ..*sent });
+            *sent = low;
+            self.segments.insert(index + 1, high);
+            self.sacked_segments += u32::from(low.sacked);
+        }
+    }
+
+    /// Bytes from `from` up to `to` are sent at `now`. `after_loss`: those sent before were
+    /// lost, and their retransmission is in flight now.
+    pub(super) fn on_sent(
+        &mut self,
+        from: u64,
+        to: u64,
+        after_loss: bool,
+        delivered: u64,
+        now: Instant,
+    ) {
+        self.split(from);
+        self.split(to);
+        let mut index = self.index(from);
+        while let Some(sent) = self.segments.get_mut(index)
+            && sent.to <= to
+        {
+            (sent.at, sent.delivered, sent.repeated) = (now, delivered, true);
+            if after_loss && !sent.again {
+                sent.again = true;
+                self.again += sent.to - sent.from;
+            }
+            index += 1;
+        }
+        let new = self.segments.back().map_or(from, |last| last.to.max(from));
+        if new < to {
+            self.total += to - new;
+            self.segments.push_back(Sent {
+                from: new,
+                to,
+                at: now,
+                repeated: false,
+                again: false,
+                lost: false,
+                sacked: false,
+                delivered,
+            });
+        }
+    }
+
+    /// Everything below `una` is acknowledged: each of these segments as it was.
+    pub(super) fn take_acked(&mut self, una: u64, mut each: impl FnMut(&Sent)) {
+        self.split(una);
+        while let Some(sent) = self.segments.front().copied()
+            && sent.to <= una
+        {
+            self.segments.pop_front();
+            let len = sent.len();
+            self.total -= len;
+            self.again -= if sent.again { len } else { 0 };
+            self.lost -= if sent.lost { len } else { 0 };
+            self.sacked -= if sent.sacked { len } else { 0 };
+            self.sacked_segments -= u32::from(sent.sacked);
+            each(&sent);
+        }
+    }
+
+    /// A SACK block: each segment in it that was not reported before, as it was.
+    pub(super) fn take_sacked(&mut self, left: u64, right: u64, mut each: impl FnMut(&Sent)) {
+        self.split(left);
+        self.split(right);
+        let first = self.index(left);
+        for sent in self.segments.range_mut(first..) {
+            if sent.to > right {
+                break;
+            }
+            if sent.sacked {
+                continue;
+            }
+            each(sent);
+            let len = sent.len();
+            if sent.lost {
+                self.lost -= len;
+                if sent.again {
+                    self.again -= len;
+                }
+                (sent.lost, sent.again) = (false, false);
+            }
+            // A retransmission of what is not lost any more: it is taken to be in flight.
+            sent.sacked = true;
+            self.sacked += len;
+            self.sacked_segments += 1;
+        }
+    }
+
+    /// Each segment for which this holds is lost; bytes of them. A retransmission that is lost
+    /// is to be retransmitted once more.
+    pub(super) fn mark_lost(&mut self, mut is_lost: impl FnMut(&Sent) -> bool) -> u64 {
+        let mut bytes = 0;
+        for sent in &mut self.segments {
+            let waits = sent.lost && !sent.again;
+            if sent.sacked || waits || !is_lost(sent) {
+                continue;
+            }
+            let len = sent.len();
+            if sent.again {
+                sent.again = false;
+                self.again -= len;
+            }
+            if !sent.lost {
+                sent.lost = true;
+                self.lost += len;
+            }
+            bytes += len;
+        }
+        bytes
+    }
+
+    /// The loss was none: nothing is lost.
+    pub(super) fn forget_losses(&mut self) {
+        for sent in &mut self.segments {
+            sent.lost = false;
+        }
+        self.lost = 0;
+    }
+
+    /// RFC 2018, 8: the receiver has dropped what it reported.
+    pub(super) fn forget_reports(&mut self) {
+        for sent in &mut self.segments {
+            sent.sacked = false;
+        }
+        (self.sacked, self.sacked_segments) = (0, 0);
+    }
+
+    /// D-SACK: the retransmission of these bytes has arrived beside the original.
+    pub(super) fn end_repeats(&mut self, left: u64, right: u64) {
+        let first = self.index(left);
+        for sent in self.segments.range_mut(first..) {
+            if sent.to > right {
+                break;
+            }
+            if sent.again && !sent.lost {
+                sent.again = false;
+                self.again -= sent.to - sent.from;
+            }
+        }
+    }
+
+    /// The first segment to be retransmitted from `from` on.
+    pub(super) fn next_lost(&self, from: u64) -> Option<Sent> {
+        if self.lost <= self.again {
+            return None;
+        }
+        let first = self.index(from);
+        let mut rest = self.segments.range(first..);
+        rest.find(|sent| sent.waits()).copied()
+    }
+
+    /// The begin of the highest segment that was reported.
+    pub(super) fn highest_sacked(&self) -> Option<u64> {
+        if self.sacked == 0 {
+            return None;
+        }
+        let mut newest_first = self.segments.iter().rev();
+        newest_first.find(|sent| sent.sacked).map(|sent| sent.from)
+    }
+}

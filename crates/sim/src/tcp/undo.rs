@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a sender remembers of a reduction, to take it back if nothing was lost (Eifel: RFC 3522
+//! and RFC 4015; D-SACK: RFC 3708), as Linux does.
+
+/// The last reduction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Undo {
+    /// SND.UNA when it began; none: nothing to take back.
+    marker: Option<u64>,
+    /// Retransmissions that no D-SACK has reported yet; none: nothing was retransmitted.
+    repeats: Option<u32>,
+    /// The timestamp of the first retransmission.
+    stamp: Option<u32>,
+    /// `ssthresh` and `cwnd` before.
+    before: Option<(u64, u64)>,
+}
+
+impl Undo {
+    /// A reduction begins with these windows, and `repeats` retransmissions in flight.
+    pub(super) fn begin(&mut self, una: u64, repeats: u32, ssthresh: u64, cwnd: u64) {
+        self.marker = Some(una);
+        self.repeats = (repeats > 0).then_some(repeats);
+        self.before = Some((ssthresh, cwnd));
+    }
+
+    /// No retransmission of this recovery is left.
+    pub(super) fn forget_stamp(&mut self) {
+        self.stamp = None;
+    }
+
+    /// A segment is retransmitted; the clock of timestamps is `stamp`.
+    pub(super) fn on_repeat(&mut self, stamp: u32) {
+        self.stamp.get_or_insert(stamp);
+        self.repeats = Some(self.repeats.unwrap_or(0) + 1);
+    }
+
+    /// D-SACK for bytes up to `right`: `segments` of them were duplicates.
+    pub(super) fn on_dsack(&mut self, right: u64, segments: u32) {
+        if self.marker.is_some_and(|marker| right > marker) {
+            self.repeats = self.repeats.map(|left| left.saturating_sub(segments));
+        }
+    }
+
+    /// An ACK with this echo is of a segment from before the first retransmission.
+    pub(super) fn is_of_original(&self, echo: Option<u32>) -> bool {
+        let (Some(stamp), Some(echo)) = (self.stamp, echo) else {
+            return false;
+        };
+        self.marker.is_some() && (echo.wrapping_sub(stamp) as i32) < 0
+    }
+
+    /// Each retransmission was a duplicate.
+    pub(super) fn all_repeats_were_duplicates(&self) -> bool {
+        self.marker.is_some() && self.repeats == Some(0)
+    }
+
+    /// A reduction stands that was not taken back.
+    pub(super) fn stands(&self) -> bool {
+        self.marker.is_some()
+    }
+
+    /// It is taken back: the windows from before.
+    pub(super) fn take(&mut self) -> Option<(u64, u64)> {
+        self.marker = None;
+        self.before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun() -> Undo {
+        let mut undo = Undo::default();
+        undo.begin(1000, 0, 50, 20);
+        undo
+    }
+
+    #[test]
+    fn an_echo_from_before_the_first_retransmission_is_of_the_original() {
+        let mut undo = begun();
+        assert!(!undo.is_of_original(Some(99)));
+        undo.on_repeat(100);
+        undo.on_repeat(200);
+        assert!(undo.is_of_original(Some(99)) && !undo.is_of_original(Some(100)));
+        assert!(!undo.is_of_original(None));
+        // The clock wraps.
+        let mut late = begun();
+        late.on_repeat(1);
+        assert!(late.is_of_original(Some(u32::MAX)));
+        assert_eq!(late.take(), Some((50, 20)));
+        assert!(!late.is_of_original(Some(u32::MAX)));
+    }
+
+    #[test]
+    fn a_dsack_for_each_retransmission_takes_the_reduction_back() {
+        let mut undo = begun();
+        // Nothing was retransmitted: no proof.
+        undo.on_dsack(3000, 1);
+        assert!(!undo.all_repeats_were_duplicates());
+        undo.on_repeat(1);
+        undo.on_repeat(2);
+        undo.on_dsack(3000, 1);
+        assert!(!undo.all_repeats_were_duplicates());
+        // Of an earlier time.
+        undo.on_dsack(1000, 1);
+        assert!(!undo.all_repeats_were_duplicates());
+        undo.on_dsack(4000, 1);
+        assert!(undo.all_repeats_were_duplicates());
+    }
+}
