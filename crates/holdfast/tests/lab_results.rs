@@ -319,6 +319,12 @@ fn the_scenarios_and_claims_in_the_program_need_no_files() {
         "-",
     ];
     assert!(done(folder, &run).contains("\"scenario\":\"mtcp-plus-2007/undisturbed\""));
+    // Its hosts are Linux: by name it is refused, beside others too, as a file is.
+    for name in ["mtcp-1997/today", "papers/mtcp-1997/today.toml"] {
+        let error = refused(folder, &["run", "mtcp-plus-2007/undisturbed", name]);
+        let begin = "holdfast: papers/mtcp-1997/today.toml: fh.congestion_control: got ";
+        assert!(error.starts_with(begin), "{error}");
+    }
     // Copies are files, and are never overwritten.
     let copied = done(folder, &["copy", "mtcp-1997/long", "mine"]);
     assert_eq!(copied, "mine/papers/mtcp-1997/long.toml\n");

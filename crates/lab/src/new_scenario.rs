@@ -15,6 +15,14 @@ const GAP_MIN_S: f64 = 0.3;
 const PART_MAX_S: f64 = 120.0;
 /// The least transfer.
 const BYTES_MIN: u64 = 100_000;
+/// The longest limit of a run, in seconds: what a scenario takes.
+const LIMIT_MAX_S: f64 = 1_000_000.0;
+/// Times that the recording needs for the transfer until the run's limit. At low rates TCP sends
+/// much twice: a round trip is longer than its first timeouts.
+const LIMIT_FACTOR: f64 = 6.0;
+/// The shortest interval of the time series, in milliseconds, and the most points of a run.
+const INTERVAL_MS: f64 = 100.0;
+const POINTS_MAX: f64 = 100_000.0;
 /// The rate of the direction that is not recorded, in Mb/s.
 const OTHER_RATE: f64 = 10.0;
 
@@ -112,10 +120,21 @@ impl Recording {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let (gaps, period_ns) = self.trace.gaps_ns((GAP_MIN_S * 1e9) as u64);
         let period_s = period_ns as f64 / 1e9;
-        let mean = self.bytes_in(period_s) as f64 * 8.0 / 1e6 / period_s;
+        // Of many periods: one of a slow link may have no byte.
+        let whole_s = period_s * (LIMIT_MAX_S / period_s).ceil();
+        let mean = self.bytes_in(whole_s) as f64 * 8.0 / 1e6 / whole_s;
         let part_s = period_s.clamp(1.0, PART_MAX_S);
-        let bytes = (self.bytes_in(part_s) / 2).clamp(BYTES_MIN, BYTES_MAX);
-        let limit_s = (3.0 * part_s).ceil().max(60.0);
+        let half = self.bytes_in(part_s) / 2;
+        let bytes = half.clamp(BYTES_MIN, BYTES_MAX);
+        let carried_s = bytes as f64 * 8.0 / 1e6 / mean;
+        let limit_s = (3.0 * part_s).max(LIMIT_FACTOR * carried_s);
+        let limit_s = limit_s.ceil().clamp(60.0, LIMIT_MAX_S);
+        let interval_ms = (limit_s * 1e3 / POINTS_MAX).ceil().max(INTERVAL_MS);
+        let size = if half < BYTES_MIN {
+            format!("the least; the recording has it in about {carried_s:.0} s")
+        } else {
+            format!("at most half of what the first {part_s:.0} s of the recording can carry")
+        };
         let direction = self.direction();
         let (recorded, other) = match direction {
             DirectionChoice::Downlink => ("downlink", "uplink"),
@@ -148,10 +167,10 @@ description = {description}
 seed = 1
 repetitions = 1                 # more if something is random: loss, jitter, cross traffic
 record = [\"cwnd\", \"sequence\", \"queue\", \"link-state\"]    # time series, for `holdfast lab plot`
-record_interval_ms = 100
+record_interval_ms = {interval_ms:.0}
 
 [transfer]
-bytes = {bytes}               # at most half of what the first {part_s:.0} s of the recording can carry
+bytes = {bytes}               # {size}
 direction = \"{recorded}\"
 limit_s = {limit_s:.0}                    # the run ends here at the latest
 
@@ -234,7 +253,8 @@ mod tests {
 
     use super::*;
     use crate::scenario::Scenario;
-    use crate::substrate::SubstrateKind;
+    use crate::substrate::{ExecutionSettings, Substrate, SubstrateKind};
+    use holdfast_testbed::stop::StopFlag;
 
     /// A packet each 2 ms for 3 s, without those from 1 s to 2 s: 6 Mb/s.
     fn mahimahi() -> String {
@@ -315,6 +335,35 @@ mod tests {
             run.given["wireless.downlink.rate_trace"],
             file.to_str().unwrap()
         );
+    }
+
+    /// 100 KB take 800 s at 1 kbit/s.
+    #[test]
+    fn the_transfer_over_a_slow_link_ends_within_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slow");
+        let path = folder.path().join("s.toml");
+        for (rate, limit_s) in [("0.001", 4800.0), ("0.000001", 1e6)] {
+            fs::write(&file, format!("10 {rate}\n")).unwrap();
+            let text = Recording::read(&file).unwrap().scenario(&path).unwrap();
+            let size =
+                "bytes = 100000               # the least; the recording has it in about 800";
+            assert!(text.contains(size), "{text}");
+            let scenario = Scenario::parse(&path, &text).unwrap();
+            let runs = scenario.runs(None).unwrap();
+            assert_eq!(runs[0].given["transfer.limit_s"], limit_s);
+            if limit_s < 1e6 {
+                let settings = ExecutionSettings {
+                    holdfast: PathBuf::new(),
+                    label: None,
+                    pcap: None,
+                };
+                let model = Substrate::new(SubstrateKind::Model, settings).unwrap();
+                // Without a gateway.
+                let line = model.execute(&runs[0], &StopFlag::default()).unwrap();
+                assert!(line.finished && line.transfer_s > Some(800.0));
+            }
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub struct LinkFile {
     pub seed: Option<u64>,
     /// What outages do to packets, in both directions.
     pub outage_effect: Option<OutageEffect>,
-    /// Both directions take turns on the medium of the downlink: one queue, one rate.
+    /// Both directions take turns on the medium of the downlink: one rate, and a queue each.
     pub half_duplex: bool,
     /// Bytes added to each packet: what framing and access to the medium cost at the
     /// link's rate.

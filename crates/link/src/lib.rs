@@ -21,6 +21,7 @@
 
 mod capacity;
 mod file;
+mod half_duplex;
 mod limits;
 mod loss;
 mod model;
@@ -34,6 +35,7 @@ mod trace;
 
 pub use capacity::Capacity;
 pub use file::LinkFile;
+pub use half_duplex::{HalfDuplexError, check_half_duplex};
 pub use holdfast_wire::{Duration, Instant};
 pub use limits::SettingsError;
 pub use model::{Counters, Departure, DropReason, Enqueue, LinkModel, Station};

@@ -134,16 +134,10 @@ impl LineFile {
         written.sort_by_key(|line| line.index);
         // A name may be a link to the file.
         let path = fs::canonicalize(&self.path).with_context(|| cannot(&self.path))?;
-        let mut part = path.clone().into_os_string();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        copy_lines(&path, &part, &written)
-            .and_then(|()| fs::rename(&part, &path))
-            .inspect_err(|_| drop(fs::remove_file(&part)))
-            .with_context(|| {
-                let shown = path.display();
-                format!("--out: the lines of {shown} cannot be put in the order of the runs")
-            })
+        put_in_order(&path, &written).with_context(|| {
+            let shown = path.display();
+            format!("--out: the lines of {shown} cannot be put in the order of the runs")
+        })
     }
 }
 
@@ -160,10 +154,26 @@ fn cannot(path: &Path) -> String {
     format!("--out: {} cannot be written", path.display())
 }
 
+/// Leaves these lines in the file, in this order. They are written to a file beside it, which then
+/// takes its name: it is whole at any time.
+fn put_in_order(path: &Path, lines: &[Written]) -> io::Result<()> {
+    let mut part = path.to_owned().into_os_string();
+    part.push(format!(".{}.part", std::process::id()));
+    let part = PathBuf::from(part);
+    let from = File::open(path)?;
+    // A file of that name is not ours.
+    let to = OpenOptions::new().write(true).create_new(true).open(&part);
+    let to =
+        to.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", part.display())))?;
+    to.set_permissions(from.metadata()?.permissions())
+        .and_then(|()| copy_lines(&from, to, lines))
+        .and_then(|()| fs::rename(&part, path))
+        .inspect_err(|_| drop(fs::remove_file(&part)))
+}
+
 /// Writes these lines of one file to another one.
-fn copy_lines(from: &Path, to: &Path, lines: &[Written]) -> io::Result<()> {
-    let from = File::open(from)?;
-    let mut to = BufWriter::new(File::create(to)?);
+fn copy_lines(from: &File, to: File, lines: &[Written]) -> io::Result<()> {
+    let mut to = BufWriter::new(to);
     let mut buffer = Vec::new();
     for line in lines {
         buffer.resize(line.bytes as usize, 0);
@@ -247,6 +257,8 @@ pub(super) fn each_line(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
     use holdfast_lab::scenario::{Run, Scenario};
 
@@ -297,6 +309,22 @@ mod tests {
         file.finish().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "first\nsecond\nthird\n");
         assert!(link.is_symlink());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn files_beside_it_stay_as_they_are_and_its_mode_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, other] = ["lines", "lines.part"].map(|name| folder.path().join(name));
+        fs::write(&other, "another's").unwrap();
+        let mut file = LineFile::create(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        file.write(1, "second".into()).unwrap();
+        file.write(0, "first".into()).unwrap();
+        file.finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first\nsecond\n");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_to_string(&other).unwrap(), "another's");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 

@@ -12,6 +12,7 @@ use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use holdfast_lab::campaign;
 use holdfast_lab::demo::own_binary;
+use holdfast_lab::library;
 use holdfast_lab::results::{self, COMMIT, ResultLine};
 use holdfast_lab::scenario::{Run, Shard};
 use holdfast_lab::substrate::{ExecutionSettings, Lacking, Substrate, SubstrateKind};
@@ -138,6 +139,11 @@ fn without_refused<'a>(
         }
     }
     for path in named {
+        // The library has its files under other names than the list.
+        let path = match library::find(path) {
+            Some(file) if !path.exists() => file,
+            _ => path.clone(),
+        };
         if let Some(why) = without_hosts.get(path.as_path()) {
             bail!("{}: {why}", path.display());
         }

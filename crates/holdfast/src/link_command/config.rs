@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 use holdfast_files::{document, read_up_to};
 use holdfast_link::{
-    LinkFile, LinkPlan, LinkSettings, OutageAt, OutagePlan, OutageSettings, RATE_KEYS,
-    SettingsError,
+    HalfDuplexError, LinkFile, LinkPlan, LinkSettings, OutageAt, OutagePlan, OutageSettings,
+    RATE_KEYS, SettingsError, check_half_duplex,
 };
+use toml::{Table, Value};
 
 use super::LinkArgs;
 
@@ -39,19 +40,18 @@ impl LinkConfig {
             .config
             .as_deref()
             .map_or("command line".into(), |file| file.display().to_string());
-        let mut file = args
+        let (mut file, mut own_uplink) = args
             .config
             .as_deref()
             .map(read_file)
             .transpose()?
             .unwrap_or_default();
-        apply_flags(&mut file, args)?;
-        let arqs = [&file.downlink.arq, &file.uplink.arq];
-        if file.half_duplex && arqs.iter().any(|arq| arq.is_some()) {
-            return Err(anyhow!(
-                "{origin}: arq: stands beside half_duplex, and both directions would share one order of \
-                 delivery; leave one of the two out"
-            ));
+        own_uplink.extend(apply_flags(&mut file, args)?);
+        if file.half_duplex {
+            check_half_duplex(&file.downlink, &file.uplink, |key| {
+                own_uplink.contains_key(key)
+            })
+            .map_err(|error| explain_half_duplex(&origin, &own_uplink, &error))?;
         }
         let shared = file.outages != OutageSettings::None;
         let own = |settings: &LinkSettings| settings.outages != OutageSettings::None;
@@ -103,11 +103,22 @@ fn explain(origin: &str, direction: &str, error: SettingsError) -> anyhow::Error
     anyhow!("{origin}: {}", error.within(direction))
 }
 
+/// `given` is what is given for the uplink.
+fn explain_half_duplex(origin: &str, given: &Table, error: &HalfDuplexError) -> anyhow::Error {
+    let value = error
+        .key
+        .strip_prefix("uplink.")
+        .and_then(|key| given.get(key));
+    let got = value.map_or(String::new(), |value| format!("got {value}; "));
+    anyhow!("{origin}: {}: {got}{}", error.key, error.problem)
+}
+
 /// Longest settings file of a link, and longest trace, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const TRACE_BYTES_MAX: u64 = 1 << 28;
 
-fn read_file(path: &Path) -> anyhow::Result<LinkFile> {
+/// The file, and its table `uplink` as it is given.
+fn read_file(path: &Path) -> anyhow::Result<(LinkFile, Table)> {
     let text = read_up_to(path, FILE_BYTES_MAX).map_err(|error| {
         anyhow!(
             "{}: cannot be read: {error}; name another with --config",
@@ -115,8 +126,13 @@ fn read_file(path: &Path) -> anyhow::Result<LinkFile> {
         )
     })?;
     let shown = path.display().to_string();
-    let table = document::parse(&text).map_err(|error| anyhow!("{shown}: {error}"))?;
-    document::read(&table).map_err(|error| anyhow!(error.explain(&shown, &table, &[])))
+    let mut table = document::parse(&text).map_err(|error| anyhow!("{shown}: {error}"))?;
+    let file = document::read(&table);
+    let file = file.map_err(|error| anyhow!(error.explain(&shown, &table, &[])))?;
+    let uplink = table
+        .remove("uplink")
+        .and_then(|value| value.try_into().ok());
+    Ok((file, uplink.unwrap_or_default()))
 }
 
 fn read_trace(folder: Option<&Path>, file: &str) -> Result<String, String> {
@@ -124,7 +140,8 @@ fn read_trace(folder: Option<&Path>, file: &str) -> Result<String, String> {
     read_up_to(&path, TRACE_BYTES_MAX).map_err(|error| error.to_string())
 }
 
-fn apply_flags(file: &mut LinkFile, args: &LinkArgs) -> anyhow::Result<()> {
+/// Lays the flags over the file; what `--uplink` gives.
+fn apply_flags(file: &mut LinkFile, args: &LinkArgs) -> anyhow::Result<Table> {
     for settings in [&mut file.downlink, &mut file.uplink] {
         if let Some(rate) = args.rate {
             settings.rate_mbit_per_s = Some(rate);
@@ -141,7 +158,7 @@ fn apply_flags(file: &mut LinkFile, args: &LinkArgs) -> anyhow::Result<()> {
         }
     }
     overlay("--downlink", &mut file.downlink, args.downlink.as_deref())?;
-    overlay("--uplink", &mut file.uplink, args.uplink.as_deref())?;
+    let uplink = overlay("--uplink", &mut file.uplink, args.uplink.as_deref())?;
     if !args.outage.is_empty() {
         let list = args
             .outage
@@ -152,27 +169,29 @@ fn apply_flags(file: &mut LinkFile, args: &LinkArgs) -> anyhow::Result<()> {
     }
     file.seed = args.seed.or(file.seed);
     file.outage_effect = args.outage_effect.map(Into::into).or(file.outage_effect);
-    Ok(())
+    Ok(uplink)
 }
 
-/// Lays `key = value, ...` over the settings that are there.
-fn overlay(flag: &str, settings: &mut LinkSettings, text: Option<&str>) -> anyhow::Result<()> {
-    let Some(text) = text else { return Ok(()) };
+/// Lays `key = value, ...` over the settings that are there; the keys with their values.
+fn overlay(flag: &str, settings: &mut LinkSettings, text: Option<&str>) -> anyhow::Result<Table> {
+    let Some(text) = text else {
+        return Ok(Table::new());
+    };
     let mut given = document::parse(&format!("given = {{ {text} }}"))
         .map_err(|_| anyhow!("{flag}: got `{text}`, takes `key = value, ...`"))?;
-    let Some(toml::Value::Table(given)) = given.remove("given") else {
+    let Some(Value::Table(given)) = given.remove("given") else {
         bail!("{flag}: got `{text}`, takes `key = value, ...`");
     };
-    let mut table = toml::Table::try_from(&*settings)?;
+    let mut table = Table::try_from(&*settings)?;
     if RATE_KEYS.iter().any(|key| given.contains_key(*key)) {
         for key in RATE_KEYS {
             table.remove(key);
         }
     }
-    table.extend(given);
+    table.extend(given.clone());
     *settings =
         document::read(&table).map_err(|error| anyhow!(error.explain(flag, &table, &[])))?;
-    Ok(())
+    Ok(given)
 }
 
 fn parse_outage(text: &str) -> anyhow::Result<OutageAt> {
@@ -231,6 +250,23 @@ mod tests {
             let settings = file(&format!("[{direction}]\n{arq}\n"));
             assert!(config(&["--config", settings.path().to_str().unwrap()]).is_ok());
         }
+    }
+
+    #[test]
+    fn what_a_half_duplex_medium_ignores_is_refused_in_one_line() {
+        let downlink = "half_duplex = true\n[downlink]\nrate_mbit_per_s = 1\ndelay_ms = 5\n";
+        let own = file(&format!("{downlink}[uplink]\nrate_mbit_per_s = 2\n"));
+        let own = own.path().to_str().unwrap();
+        let line = error(&["--config", own]);
+        let begin = format!("{own}: uplink.rate_mbit_per_s: got 2; half_duplex would ignore it");
+        assert!(line.starts_with(&begin) && !line.contains('\n'), "{line}");
+        // A flag for both directions wins over both.
+        assert!(config(&["--config", own, "--rate", "3"]).is_ok());
+        let plain = file(downlink);
+        let plain = plain.path().to_str().unwrap();
+        assert!(config(&["--config", plain]).is_ok());
+        let line = error(&["--config", plain, "--uplink", "delay_ms = 6"]);
+        assert!(line.contains("uplink.delay_ms: got 6; half"), "{line}");
     }
 
     #[test]

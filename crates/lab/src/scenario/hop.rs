@@ -5,7 +5,7 @@ use std::path::Path;
 
 use holdfast_link::{
     LinkPlan, LinkSettings, OutageAt, OutageEffect, OutageSchedule, OutageSettings, RATE_KEYS,
-    seed_for,
+    check_half_duplex, seed_for,
 };
 use holdfast_wire::Instant;
 use serde::Deserialize;
@@ -36,7 +36,7 @@ pub struct HopConditions {
     pub uplink: LinkSettings,
     /// Both directions have the same outages.
     pub outages_shared: bool,
-    /// Both directions take turns on the medium of the downlink.
+    /// Both directions take turns on the medium of the downlink. Of the uplink nothing is used then.
     pub half_duplex: bool,
     /// Bytes added to each IP packet for framing and access to the medium.
     pub frame_overhead_bytes: u32,
@@ -72,6 +72,10 @@ impl HopConditions {
         let _: LinkSettings = document::read(&common)?;
         let downlink = direction("downlink", &own.downlink)?;
         let mut uplink = direction("uplink", &own.uplink)?;
+        if own.half_duplex {
+            check_half_duplex(&downlink, &uplink, |key| own.uplink.contains_key(key))
+                .map_err(|error| DocumentError::at(&error.key, error.problem))?;
+        }
         let own_outages =
             own.downlink.contains_key("outages") || own.uplink.contains_key("outages");
         // Outages of both directions are the gaps of one trace, or of one model.
@@ -112,12 +116,6 @@ impl HopConditions {
         if self.frame_overhead_bytes > FRAME_OVERHEAD_BYTES_MAX {
             let problem = format!("takes 0 to {FRAME_OVERHEAD_BYTES_MAX} bytes");
             return Err(DocumentError::at("frame_overhead_bytes", problem));
-        }
-        let arqs = [&self.downlink.arq, &self.uplink.arq];
-        if self.half_duplex && arqs.iter().any(|arq| arq.is_some()) {
-            let problem = "stands beside half_duplex, and both directions would share one order of delivery; \
-                leave one of the two out";
-            return Err(DocumentError::at("arq", problem));
         }
         self.located(folder).planned().map(|_| ())
     }

@@ -83,13 +83,33 @@ fn sweeps_multiply_the_last_one_fastest_and_repetitions_outermost() {
 
 #[test]
 fn directions_have_what_is_common_and_what_is_their_own() {
-    let runs = scenario("half_duplex = true\nuplink = { rate_mbit_per_s = 5 }\nloss = 0.1")
+    let runs = scenario("uplink = { rate_mbit_per_s = 5 }\nloss = 0.1")
         .runs(None)
         .unwrap();
     let hop = &runs[0].conditions.wireless;
     assert_eq!(hop.downlink.rate_mbit_per_s, Some(20.0));
     assert_eq!(hop.uplink.rate_mbit_per_s, Some(5.0));
-    assert!((hop.uplink.loss - 0.1).abs() < 1e-9 && hop.half_duplex);
+    assert!((hop.uplink.loss - 0.1).abs() < 1e-9);
+}
+
+#[test]
+fn a_setting_of_the_uplink_that_a_half_duplex_hop_ignores_is_refused() {
+    let own_rate = "uplink = { rate_mbit_per_s = 5 }";
+    let line = error(&format!("half_duplex = true\n{own_rate}"));
+    assert!(
+        line.contains(
+            "s.toml: key `wireless.uplink.rate_mbit_per_s`: got 5; half_duplex would ignore it"
+        ) && line.ends_with("remove it, or half_duplex"),
+        "{line}"
+    );
+    assert!(!line.contains('\n'), "{line}");
+    // The downlink's own value, and one that the hop has for both directions.
+    for keys in [
+        "half_duplex = true\nuplink = { rate_mbit_per_s = 20 }",
+        "half_duplex = true\ndownlink = { rate_mbit_per_s = 5 }",
+    ] {
+        assert!(scenario(keys).runs(None).is_ok(), "{keys}");
+    }
 }
 
 #[test]

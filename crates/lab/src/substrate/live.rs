@@ -290,6 +290,10 @@ fn link(hop: &HopConditions, seed: u64) -> EmulatedLink {
         shared = std::mem::take(&mut downlink.outages);
         uplink.outages = OutageSettings::None;
     }
+    if hop.half_duplex {
+        // The medium is the downlink's, and the link refuses anything else for the uplink.
+        uplink = downlink.clone();
+    }
     EmulatedLink {
         outages: hop.outages().to_vec(),
         outage_effect: hop.outage_effect(),

@@ -84,9 +84,10 @@ pub(super) fn run(
     // Of a command that died, and whose tasks may go on.
     if let Ok(job) = fs::read_to_string(folder.join(JOB_FILE)) {
         eprintln!("--resume: waits for job {job} of the earlier command");
-        wait(&job, stop)?;
+        array.finish(&job, index, results, stop)?;
+    } else {
+        collect(&folder, index, results)?;
     }
-    collect(&folder, index, results)?;
     loop {
         let missing = runs.iter().map(|(index, _)| *index);
         let missing: Vec<usize> = missing.filter(|index| !results.has(*index)).collect();
@@ -94,21 +95,11 @@ pub(super) fn run(
             break;
         }
         let job = array.submit(&missing)?;
-        let ended = match wait(&job, stop) {
-            // Its tasks may go on.
-            Err(error) if !error.is::<Interrupted>() => return Err(error),
-            ended => ended,
-        };
-        let log = array.last_log();
-        let came = collect(&folder, index, results)?;
-        if ended.is_err() {
-            // `--resume` needs no list of what was left.
-            remove(&folder)?;
-        }
-        ended?;
+        let came = array.finish(&job, index, results, stop)?;
         ensure!(
             came > 0,
-            "job {job}: no run of its tasks came to an end; {log}"
+            "job {job}: no run of its tasks came to an end; {}",
+            array.last_log()
         );
         if came < missing.len() {
             let left = missing.len() - came;
@@ -172,6 +163,28 @@ impl Array<'_> {
             return Err(error);
         }
         Ok(job)
+    }
+
+    /// Waits for the job and takes its lines over; how many were new. An interrupt cancels the job,
+    /// and the folder is removed then: `--resume` needs no list of what was left.
+    fn finish(
+        &self,
+        job: &str,
+        index: &RunIndex<'_>,
+        results: &mut Results,
+        stop: &StopFlag,
+    ) -> anyhow::Result<usize> {
+        let ended = match wait(job, stop) {
+            // Its tasks may go on.
+            Err(error) if !error.is::<Interrupted>() => return Err(error),
+            ended => ended,
+        };
+        let came = collect(self.folder, index, results)?;
+        if ended.is_err() {
+            remove(self.folder)?;
+        }
+        ended?;
+        Ok(came)
     }
 
     fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
