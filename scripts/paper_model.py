@@ -162,19 +162,21 @@ def whole_seconds(runs):
     return "not finished" if middle == float("inf") else f"{middle:,.0f}"
 
 
-def slow(lines):
-    """Seconds, and bytes that the MH receives again for each byte."""
-    cells = groups(lines, "sender", "kbit_per_s", "scheme")
+def slow(senders, rates_kbit_per_s):
+    """Seconds, and bytes that the MH receives again for each byte; for senders with the names in the table."""
 
     def cell(runs):
         again = statistics.fmean(run["duplicates_per_byte"] for run in runs)
         return f"{tenths_of_seconds(runs)}, {again:.2f}"
 
-    senders = {"reno43bsd": "without SACK", "sack": "with SACK"}
-    return [
-        [name, kbit, *(cell(cells[sender, kbit, scheme]) for scheme in ("none", "hold", "auto"))]
-        for sender, name in senders.items() for kbit in ("16", "32", "64", "128", "256")
-    ]
+    def rows(lines):
+        cells = groups(lines, "sender", "kbit_per_s", "scheme")
+        return [
+            [name, rate, *(cell(cells[sender, rate, scheme]) for scheme in ("none", "hold", "auto"))]
+            for sender, name in senders.items() for rate in rates_kbit_per_s
+        ]
+
+    return rows
 
 
 def mtcp_plus_warning(supervisor, newreno):

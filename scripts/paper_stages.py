@@ -42,6 +42,7 @@ STAGES = {
     "baselines-mtcp": lab_run(5, "papers/mtcp-1997/baselines.toml", "model"),
     "baselines-freeze": lab_run(5, "papers/freeze-tcp-2000/baselines.toml", "model"),
     "slow": lab_run(5, "docs/scenarios/slow.toml", "model"),
+    "very-slow": lab_run(5, "docs/scenarios/very-slow.toml", "model"),
     "snoop-cache": lab_run(5, "papers/snoop-1995/cache.toml", "model"),
     "snoop-handoff-model": lab_run(5, HANDOFFS, "model"),
     "senders-model": lab_run(10, SENDERS, "model"),

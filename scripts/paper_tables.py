@@ -49,7 +49,11 @@ TABLES = {
     "baselines-freeze": (["baselines-freeze"], model.baselines(
         "disconnect_s", tenths_of_seconds, {"M-TCP": "M-TCP of today"})),
     "baselines-haproxy": (["baselines-haproxy"], linux.baselines_haproxy),
-    "slow": (["slow"], model.slow),
+    "slow": (["slow"], model.slow(
+        {"reno43bsd": "without SACK", "sack": "with SACK"}, ("16", "32", "64", "128", "256"))),
+    "very-slow": (["very-slow"], model.slow(
+        {"reno43bsd": "without SACK", "sack": "with SACK", "linux-cubic": "Cubic of Linux"},
+        ("2.4", "4.8", "9.6", "16"))),
     "mtcp-plus-linux-mtcp": (["mtcp-plus-linux-mtcp"], linux.linux_mtcp),
     "mtcp-plus-warning": (["mtcp-plus-supervisor", "mtcp-plus-supervisor-newreno"], model.mtcp_plus_warning),
     "lc-cwe-hit-ratio": (["lc-cwe-hit-ratio", "lc-cwe-hit-ratio-changes"], model.lc_cwe_hit_ratio),
