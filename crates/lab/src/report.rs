@@ -57,8 +57,12 @@ pub fn runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
     for file in recording(paper)?.into_iter().chain(more) {
         let name = scenario_name(paper, &file.to_string_lossy());
         if !runs.iter().any(|run| run.scenario == name) {
-            let own = Scenario::load(&file)?.runs(None)?.into_iter();
-            runs.extend(own.filter(|run| SubstrateKind::Model.refusal(run).is_none()));
+            let mut own = Scenario::load(&file)?.runs(None)?;
+            // None of a scenario whose hosts the model lacks.
+            if SubstrateKind::Model.takes(&own) > 0 {
+                own.retain(|run| SubstrateKind::Model.refusal(run).is_none());
+                runs.extend(own);
+            }
         }
     }
     Ok(runs)
