@@ -31,6 +31,10 @@ const PROBE_INTERVAL_KEPT: Duration = Duration::from_secs(1);
 const PROBE_PARTS: u32 = 20;
 /// The same on a link so slow that the interval would be too long.
 const PROBE_PARTS_SLOW: u32 = 2;
+/// The interval grows to this part of the silence while no round trip was measured.
+const PROBE_SILENCE_PARTS_UNMEASURED: u32 = 4;
+/// The longest wait for an answer that counts then.
+const UNMEASURED_GAP_MAX: Duration = Duration::from_secs(20);
 /// Bytes of a segment, or of a probe.
 const SEGMENT_BYTES: u64 = 1500;
 /// What a segment takes the link counts up to here: the rate of a fade is not that of the link.
@@ -55,6 +59,9 @@ pub(crate) struct ChangingLink {
     found: DeliveryRate,
     /// Measured rates, bytes a second. A fade is short, and a slow link is slow all the time.
     rates: RecentMax<u64, 30>,
+    /// The longest silence that an answer has ended while no round trip was measured: on a very slow
+    /// link each segment may be sent twice, and then none is (Karn).
+    unmeasured_gap: Duration,
 }
 
 impl ChangingLink {
@@ -66,7 +73,8 @@ impl ChangingLink {
     /// For how long an answer may be missing before the MH counts as silent.
     pub(crate) fn patience(&self, rtt: &RttEstimator, variation_min: Duration) -> Duration {
         let Some(least) = rtt.least() else {
-            return rtt.rto(variation_min);
+            let gap = self.gaps.largest().max(self.unmeasured_gap);
+            return rtt.rto(variation_min).max(five_quarters(gap) + GAP_SLACK);
         };
         if self.is_busy {
             return five_quarters(least.max(self.gaps.largest())) + GAP_SLACK;
@@ -77,15 +85,25 @@ impl ChangingLink {
     }
 
     /// From one probe to the next. `rate`: what the link delivered before, bytes a second; `silence`:
-    /// its length until now.
-    pub(crate) fn probe_interval(&self, rate: Option<u64>, silence: Duration) -> Duration {
+    /// its length until now; `measured`: a round trip is known.
+    pub(crate) fn probe_interval(
+        &self,
+        rate: Option<u64>,
+        silence: Duration,
+        measured: bool,
+    ) -> Duration {
+        let (least, silence_parts) = if measured {
+            (Duration::ZERO, PROBE_SILENCE_PARTS)
+        } else {
+            (self.unmeasured_gap, PROBE_SILENCE_PARTS_UNMEASURED)
+        };
         if self.has_kept {
-            return PROBE_INTERVAL_KEPT;
+            return least.max(PROBE_INTERVAL_KEPT);
         }
         let parts = rate.map_or(Duration::ZERO, segment_time) * PROBE_PARTS;
         let first = parts.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX);
         let slow = self.segment_time() * PROBE_PARTS_SLOW;
-        first.max(slow).max(silence / PROBE_SILENCE_PARTS)
+        first.max(slow).max(least).max(silence / silence_parts)
     }
 
     /// An answer came, and something is still in flight or not. What was true before.
@@ -116,6 +134,11 @@ impl ChangingLink {
             0 => WINDOW_INITIAL,
             rate => rate.clamp(WINDOW_INITIAL_MIN, WINDOW_INITIAL),
         }
+    }
+
+    /// An answer has ended this silence, and no round trip was measured.
+    pub(crate) fn on_unmeasured_gap(&mut self, silence: Duration) {
+        self.unmeasured_gap = self.unmeasured_gap.max(silence).min(UNMEASURED_GAP_MAX);
     }
 
     /// The MH was silent for this time, and the link has lost nothing.
@@ -158,9 +181,28 @@ mod tests {
     fn probes_of_a_long_silence_are_a_600th_of_it_apart() {
         let link = ChangingLink::default();
         let interval_ms = |silence_s| {
-            link.probe_interval(Some(2_500_000), Duration::from_secs(silence_s))
+            link.probe_interval(Some(2_500_000), Duration::from_secs(silence_s), true)
                 .as_millis()
         };
         assert_eq!([0, 60, 120, 600].map(interval_ms), [100, 100, 200, 1000]);
+    }
+
+    /// 2.4 kbit/s: a segment takes 5 s, and nothing is known before the first answer.
+    #[test]
+    fn without_a_measured_round_trip_probes_become_rare_and_the_first_answer_counts() {
+        let mut link = ChangingLink::default();
+        let interval_ms = |link: &ChangingLink, silence_s| {
+            link.probe_interval(None, Duration::from_secs(silence_s), false)
+                .as_millis()
+        };
+        assert_eq!([0, 2, 8].map(|s| interval_ms(&link, s)), [100, 500, 2000]);
+        let rtt = RttEstimator::default();
+        let minimum = Duration::from_millis(200);
+        assert_eq!(link.patience(&rtt, minimum), Duration::from_secs(1));
+        link.on_unmeasured_gap(Duration::from_secs(6));
+        assert_eq!(link.patience(&rtt, minimum), Duration::from_millis(7_550));
+        assert_eq!([0, 8].map(|s| interval_ms(&link, s)), [6000, 6000]);
+        link.on_unmeasured_gap(Duration::from_secs(600));
+        assert_eq!(interval_ms(&link, 0), 20_000);
     }
 }

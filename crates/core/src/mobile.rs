@@ -302,7 +302,8 @@ impl Mobile {
     fn probe_interval(&self, settings: &Settings, now: Instant) -> Duration {
         if let Some(link) = &self.changing {
             let away = now.saturating_since(self.since);
-            let interval = link.probe_interval(self.delivery.bytes_per_s(), away);
+            let measured = self.rtt.least().is_some();
+            let interval = link.probe_interval(self.delivery.bytes_per_s(), away, measured);
             return interval.min(settings.probe_interval_max);
         }
         let growth = self.probes.saturating_sub(PROBES_AT_FIRST_INTERVAL) / 16;
@@ -339,6 +340,10 @@ impl Mobile {
             let listening = matches!(self.link, Link::Up | Link::Recovering);
             if let Some(since) = waited_since.filter(|_| was_busy && listening) {
                 link.on_gap(now.saturating_since(since), now);
+            }
+            let unmeasured = self.link == Link::Silent && self.rtt.least().is_none();
+            if let Some(since) = waited_since.filter(|_| unmeasured) {
+                link.on_unmeasured_gap(now.saturating_since(since));
             }
         }
         match self.link {
