@@ -31,8 +31,10 @@ const PROBE_INTERVAL_KEPT: Duration = Duration::from_secs(1);
 const PROBE_PARTS: u32 = 20;
 /// The same on a link so slow that the interval would be too long.
 const PROBE_PARTS_SLOW: u32 = 2;
-/// The interval grows to this part of the silence while no round trip was measured.
+/// The interval grows to this part of the silence while no round trip was measured, and to
+/// [`PROBE_INTERVAL_UNMEASURED_MAX`].
 const PROBE_SILENCE_PARTS_UNMEASURED: u32 = 4;
+const PROBE_INTERVAL_UNMEASURED_MAX: Duration = Duration::from_secs(1);
 /// The longest wait for an answer that counts then.
 const UNMEASURED_GAP_MAX: Duration = Duration::from_secs(20);
 /// Bytes of a segment, or of a probe.
@@ -92,18 +94,19 @@ impl ChangingLink {
         silence: Duration,
         measured: bool,
     ) -> Duration {
-        let (least, silence_parts) = if measured {
-            (Duration::ZERO, PROBE_SILENCE_PARTS)
-        } else {
-            (self.unmeasured_gap, PROBE_SILENCE_PARTS_UNMEASURED)
-        };
         if self.has_kept {
-            return least.max(PROBE_INTERVAL_KEPT);
+            return PROBE_INTERVAL_KEPT;
         }
         let parts = rate.map_or(Duration::ZERO, segment_time) * PROBE_PARTS;
         let first = parts.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX);
         let slow = self.segment_time() * PROBE_PARTS_SLOW;
-        first.max(slow).max(least).max(silence / silence_parts)
+        let growth = if measured {
+            silence / PROBE_SILENCE_PARTS
+        } else {
+            let growth = silence / PROBE_SILENCE_PARTS_UNMEASURED;
+            growth.min(PROBE_INTERVAL_UNMEASURED_MAX)
+        };
+        first.max(slow).max(growth)
     }
 
     /// An answer came, and something is still in flight or not. What was true before.
@@ -195,14 +198,13 @@ mod tests {
             link.probe_interval(None, Duration::from_secs(silence_s), false)
                 .as_millis()
         };
-        assert_eq!([0, 2, 8].map(|s| interval_ms(&link, s)), [100, 500, 2000]);
+        assert_eq!([0, 2, 8].map(|s| interval_ms(&link, s)), [100, 500, 1000]);
         let rtt = RttEstimator::default();
         let minimum = Duration::from_millis(200);
         assert_eq!(link.patience(&rtt, minimum), Duration::from_secs(1));
         link.on_unmeasured_gap(Duration::from_secs(6));
         assert_eq!(link.patience(&rtt, minimum), Duration::from_millis(7_550));
-        assert_eq!([0, 8].map(|s| interval_ms(&link, s)), [6000, 6000]);
         link.on_unmeasured_gap(Duration::from_secs(600));
-        assert_eq!(interval_ms(&link, 0), 20_000);
+        assert_eq!(link.patience(&rtt, minimum), Duration::from_millis(25_050));
     }
 }
