@@ -302,7 +302,8 @@ impl Mobile {
     fn probe_interval(&self, settings: &Settings, now: Instant) -> Duration {
         if let Some(link) = &self.changing {
             let away = now.saturating_since(self.since);
-            let measured = self.rtt.least().is_some();
+            // The probe of an upload is small.
+            let measured = self.rtt.least().is_some() || self.in_flight.bytes == 0;
             let interval = link.probe_interval(self.delivery.bytes_per_s(), away, measured);
             return interval.min(settings.probe_interval_max);
         }

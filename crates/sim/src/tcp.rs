@@ -40,6 +40,7 @@ mod probe;
 mod prr;
 mod rack;
 mod rack_ack;
+mod rack_state;
 mod rack_tlp;
 mod reassembly;
 mod receive;

@@ -22,7 +22,7 @@ pub struct HostConditions {
     /// Linux with Reno.
     pub preset: Option<Preset>,
     /// The congestion control of Linux hosts, by the kernel's name. The model, without a
-    /// preset, has those of [`Self::model_preset`].
+    /// preset, has `reno` and `cubic`.
     #[serde(deserialize_with = "congestion_control")]
     pub congestion_control: Option<String>,
     /// Selective acknowledgements.

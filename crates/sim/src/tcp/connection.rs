@@ -7,7 +7,7 @@ use holdfast_wire::{Flags, Instant, Options, SeqNum, Timestamps};
 
 use super::congestion::Congestion;
 use super::handoffs::Handoffs;
-use super::rack_tlp::RackTlp;
+use super::rack_state::RackTlp;
 use super::reassembly::Reassembly;
 use super::rto::RtoEstimator;
 use super::scoreboard::Scoreboard;

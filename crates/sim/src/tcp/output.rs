@@ -4,7 +4,7 @@
 use holdfast_wire::{Flags, Instant, Options, SackBlocks, Segment};
 
 use super::connection::Connection;
-use super::rack_tlp::Waiting;
+use super::rack_state::Waiting;
 use super::settings::{IdleRestart, LossRecovery, OnShrunkWindow};
 use super::variables::{State, Timed};
 use crate::packet::{Origin, Packet};

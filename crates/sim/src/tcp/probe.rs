@@ -7,7 +7,7 @@ use holdfast_wire::{Duration, Instant};
 
 use super::connection::Connection;
 use super::rack_ack::Ack;
-use super::rack_tlp::{Phase, Probe, Resend, Waiting};
+use super::rack_state::{Phase, Probe, Resend, Waiting};
 use super::settings::RtoFloor;
 use crate::packet::Packet;
 

@@ -7,7 +7,7 @@ use holdfast_wire::{Duration, Instant, Segment};
 use super::connection::Connection;
 use super::flight::Sent;
 use super::hystart::Sample;
-use super::rack_tlp::{Phase, Resend};
+use super::rack_state::{Phase, Resend};
 
 /// What an ACK reports.
 #[derive(Clone, Copy, Debug, Default)]
