@@ -6,8 +6,7 @@ use holdfast_core::lccwe::Cause;
 use holdfast_wire::{Duration, Instant};
 
 use super::connection::Connection;
-use super::rack_ack::Ack;
-use super::rack_state::{Phase, Probe, Resend, Waiting};
+use super::rack_state::{Ack, Phase, Probe, Resend, Waiting};
 use super::settings::RtoFloor;
 use crate::packet::Packet;
 

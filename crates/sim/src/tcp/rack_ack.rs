@@ -5,62 +5,8 @@
 use holdfast_wire::{Duration, Instant, Segment};
 
 use super::connection::Connection;
-use super::flight::Sent;
 use super::hystart::Sample;
-use super::rack_state::{Phase, Resend};
-
-/// What an ACK reports.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Ack {
-    /// Something new is acknowledged.
-    pub advances: bool,
-    /// Something new is reported by SACK.
-    pub reports: bool,
-    /// Nothing of both, and no data and no window either.
-    pub is_bare: bool,
-    /// The echoed timestamp.
-    pub echo: Option<u32>,
-    /// Bytes newly acknowledged or reported.
-    pub delivered: u64,
-    /// Segments that were sent once and before the last reduction are among them.
-    pub delivers_original: bool,
-    /// A retransmission was a duplicate (RFC 2883); it was the tail loss probe.
-    pub duplicate: bool,
-    pub duplicate_probe: bool,
-    /// Bytes found lost, and whether a retransmission is.
-    pub newly_lost: u64,
-    pub lost_repeat: bool,
-    /// The timer starts anew.
-    pub restarts_timer: bool,
-}
-
-/// The times at which delivered segments were sent.
-#[derive(Clone, Copy, Debug, Default)]
-struct Times {
-    /// Oldest and newest that were sent once, acknowledged; reported by SACK.
-    acked: Option<[Instant; 2]>,
-    sacked: Option<[Instant; 2]>,
-    /// A retransmitted segment is acknowledged.
-    acks_repeat: bool,
-    /// The newest of all, and what was delivered then.
-    newest: Option<(Instant, u64)>,
-    /// The begin of the highest segment that an earlier ACK has reported.
-    highest: Option<u64>,
-    /// A segment below it that was sent once is delivered.
-    is_reordered: bool,
-}
-
-impl Times {
-    fn note(times: &mut Option<[Instant; 2]>, at: Instant) {
-        *times = Some(times.map_or([at, at], |[oldest, _]| [oldest, at]));
-    }
-
-    fn note_delivered(&mut self, sent: &Sent) {
-        self.newest = self.newest.max(Some((sent.at, sent.delivered)));
-        let is_behind = self.highest.is_some_and(|highest| sent.from < highest);
-        self.is_reordered |= is_behind && !sent.repeated && !sent.sacked;
-    }
-}
+use super::rack_state::{Ack, Phase, Resend, Times};
 
 impl Connection {
     /// An acceptable ACK. `is_bare`: it has no data, and the window stays.

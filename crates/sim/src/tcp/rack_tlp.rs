@@ -8,8 +8,7 @@ use holdfast_wire::{Duration, Instant};
 use super::connection::Connection;
 use super::prr::{Prr, Report};
 use super::rack::Situation;
-use super::rack_ack::Ack;
-use super::rack_state::{Phase, Resend, Waiting};
+use super::rack_state::{Ack, Phase, Resend, Waiting};
 use super::settings::LossRecovery;
 use crate::packet::Packet;
 
