@@ -5,8 +5,8 @@
     scripts/mutants.py [-n MUTANTS] [-s SEED] [-j JOBS]     400, seed 1, one job unless given
 
 The mutants are a random sample of all that cargo-mutants finds in crates/core. The property tests run with
-a fiftieth of their cases first. What survives is tried again with all cases. Each mutant takes about a
-minute. A mutant that does not compile does not count. Those that delete a field of a struct are left out.
+a part of their cases first. What survives is tried again with all cases. A mutant that does not compile
+does not count. Those that delete a field of a struct are left out.
 
 The last lines are the mutants that survived, and `N caught, N survived`. All output is in target/mutants. Status 1:
 less than 85 % were caught.
