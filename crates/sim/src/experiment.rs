@@ -62,6 +62,9 @@ pub struct Experiment {
     pub base_station: Option<BaseStation>,
     /// What the MHs do for their own flows; none: nothing.
     pub mobile: Option<MobilePlan>,
+    /// TCP headers are encrypted from end to end, as by ESP in transport mode: what is not an end
+    /// passes all packets. ESP's own bytes are not counted.
+    pub encrypted: bool,
     /// TCP transfers. Each has a connection of its own; an FH and an MH may have many.
     pub transfers: Vec<Transfer>,
     /// Cross traffic.
@@ -272,6 +275,7 @@ impl Experiment {
             gateway: None,
             base_station: None,
             mobile: None,
+            encrypted: false,
             transfers: Vec::new(),
             cross_traffic: Vec::new(),
             series_interval: None,

@@ -173,6 +173,8 @@ pub struct Network {
     routes: Vec<Vec<u32>>,
     changes: Vec<Change>,
     series_interval: Option<Duration>,
+    /// Only the ends read segments.
+    is_encrypted: bool,
     started: bool,
     /// Kept to be filled again: nothing is allocated for a packet.
     scratch: Vec<Packet>,
@@ -188,6 +190,12 @@ impl Network {
     /// One without nodes.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// From now on nothing between the ends of connections sees a segment: neither the nodes on
+    /// the way nor what stands at a host's interface.
+    pub fn encrypt(&mut self) {
+        self.is_encrypted = true;
     }
 
     /// The connection's end.
@@ -353,7 +361,9 @@ impl Network {
             return self.deliver(node, packet, observer);
         }
         let hop = &self.nodes[node.0 as usize];
-        if let Some(engine) = hop.engine {
+        if self.is_encrypted {
+            self.forward(node, packet, *dscp, observer);
+        } else if let Some(engine) = hop.engine {
             self.pass_engine(engine, node, carried, observer);
         } else if let Some(split) = hop.split {
             self.pass_split(split, node, carried, observer);

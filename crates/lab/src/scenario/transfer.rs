@@ -61,6 +61,10 @@ pub struct TransferConditions {
     /// finished if its connection is alive then. On the model.
     #[serde(default)]
     pub stays_open: bool,
+    /// TCP headers are encrypted from end to end, so that only the two ends read segments; ESP's own
+    /// bytes are not counted. On the model.
+    #[serde(default)]
+    pub encrypted: bool,
     /// What the bytes are, on the model: for a gateway that compresses them.
     #[serde(default)]
     pub content: ContentKind,

@@ -44,7 +44,7 @@ const REMOVE: &str = "remove it";
 
 /// All of them. What needs another kind of hosts (`flows`, `cubic`) is refused by `refusal` of each
 /// substrate.
-const IGNORED: [Ignored; 16] = [
+const IGNORED: [Ignored; 17] = [
     kernel(
         "HOST.preset",
         NOTHING,
@@ -74,6 +74,7 @@ const IGNORED: [Ignored; 16] = [
     kernel("HOST.tick_phase_s", NOTHING, &[], REMOVE),
     kernel("HOST.shrunk_window", NOTHING, &[], REMOVE),
     kernel("transfer.stays_open", FALSE, &[], REMOVE),
+    kernel("transfer.encrypted", FALSE, &[], REMOVE),
     kernel("transfer.content", || vec![json!("bulk")], &[], REMOVE),
     of_gateway("gateway.signal_delay_ms", ZERO),
     of_gateway("gateway.warning_ms", ZERO),
@@ -242,7 +243,7 @@ mod tests {
     }
 
     /// For each key of the table: a scenario that gives it.
-    const GIVEN: [(&str, &str); 16] = [
+    const GIVEN: [(&str, &str); 17] = [
         ("hosts.preset", "[hosts]\npreset = \"new-reno\""),
         ("mh.m_tcp", "[mh]\nm_tcp = true"),
         ("fh.on_handoff", "[fh]\non_handoff = \"lc\""),
@@ -267,6 +268,10 @@ mod tests {
         (
             "transfer.stays_open",
             "[transfer]\nbytes = 1\nstays_open = true",
+        ),
+        (
+            "transfer.encrypted",
+            "[transfer]\nbytes = 1\nencrypted = true",
         ),
         (
             "transfer.content",

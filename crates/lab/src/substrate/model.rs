@@ -144,6 +144,7 @@ fn experiment(run: &Run) -> anyhow::Result<Experiment> {
     experiment.gateway = gateway::plan(&conditions.gateway, &experiment.hops)?;
     experiment.base_station = gateway::base_station(conditions);
     experiment.mobile = mobile::plan(&conditions.mobile);
+    experiment.encrypted = transfer.encrypted;
     experiment.transfers = vec![Transfer {
         direction: transfer.direction.into(),
         request_bytes: transfer.request_bytes,

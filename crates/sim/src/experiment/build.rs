@@ -56,6 +56,9 @@ pub(super) fn run(
 ) -> (Outcome, ControlFlow<()>) {
     let mut network = Network::new();
     let (nodes, gateways) = chain(experiment, &mut network);
+    if experiment.encrypted {
+        network.encrypt();
+    }
     let mobiles = nodes[experiment.hops.len()];
     let pairs = transfers(experiment, &mut network, &nodes);
     cross_traffic(experiment, &mut network, &nodes);

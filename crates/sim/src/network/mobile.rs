@@ -140,7 +140,7 @@ impl Network {
     /// At egress of a host: noted, its window closed if that is ordered.
     pub(super) fn leaves_mobile(&mut self, node: NodeId, packet: &mut Packet) {
         let now = self.now;
-        let Some(id) = self.nodes[node.0 as usize].mobile else {
+        let Some(id) = self.mobile_that_reads(node) else {
             return;
         };
         self.mobiles[id as usize].note_egress(packet, now);
@@ -150,10 +150,16 @@ impl Network {
     /// About to reach a host's connections.
     pub(super) fn reaches_mobile(&mut self, node: NodeId, segment: &Segment) {
         let now = self.now;
-        let Some(id) = self.nodes[node.0 as usize].mobile else {
+        let Some(id) = self.mobile_that_reads(node) else {
             return;
         };
         self.mobiles[id as usize].note_ingress(segment, now);
+    }
+
+    /// The machine at a node's interface, if there are segments to be read.
+    fn mobile_that_reads(&self, node: NodeId) -> Option<u32> {
+        let mobile = self.nodes[node.0 as usize].mobile;
+        mobile.filter(|_| !self.is_encrypted)
     }
 
     /// Links go down or up: the report will come.

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Base stations of other authors: a split connection, messages of a bad link.
 
+use holdfast_core::LinkSource;
+
 use super::*;
+use crate::network::LinkSignal;
 use crate::packet::Body;
 
 fn splitting(mut experiment: Experiment, buffer_bytes: u32, preset: Preset) -> Experiment {
@@ -152,5 +155,76 @@ fn messages_of_two_outages_in_a_row_keep_their_interval() {
     for pair in second.windows(2) {
         let interval = pair[1].saturating_since(pair[0]);
         assert!(interval >= Duration::from_millis(100), "{second:?}");
+    }
+}
+
+/// Bit errors and an outage: each remedy has something to do.
+fn damaged() -> LinkSettings {
+    LinkSettings {
+        outages: one_outage(1.0, 4.0),
+        ..lossy()
+    }
+}
+
+/// What reads no segment changes no packet: the runs are equal to the bit.
+#[test]
+fn with_encrypted_headers_each_base_station_is_a_router() {
+    let plain = download(3_000_000, Preset::NewReno, &damaged());
+    let with_scheme = |scheme: Scheme| {
+        let mut experiment = plain.clone();
+        let settings = Settings {
+            scheme,
+            ..Settings::default()
+        };
+        experiment.gateway = Some(GatewayPlan {
+            signal: Some(LinkSignal {
+                source: LinkSource::Carrier,
+                down_after: Some(Duration::ZERO),
+                up_after: Some(Duration::ZERO),
+                warned_before: None,
+            }),
+            ..GatewayPlan::before_last(settings, &plain.hops)
+        });
+        experiment
+    };
+    let mut notifying = plain.clone();
+    notifying.transfers[0].fh.heeds_bad_link = true;
+    notifying.base_station = Some(BaseStation::ReportsBadLink {
+        every: Duration::from_millis(100),
+    });
+    let mut all: Vec<Experiment> = [
+        Scheme::Hold,
+        Scheme::Auto,
+        Scheme::Snoop,
+        Scheme::Mtcp,
+        Scheme::MtcpPlus,
+    ]
+    .map(with_scheme)
+    .to_vec();
+    all.extend([splitting(plain.clone(), 65_535, Preset::NewReno), notifying]);
+    let digest = plain.run().digest;
+    for mut experiment in all {
+        assert_ne!(experiment.run().digest, digest, "{experiment:?}");
+        experiment.encrypted = true;
+        assert_eq!(experiment.run().digest, digest, "{experiment:?}");
+    }
+}
+
+/// Encryption is no matter for what an end, or the link alone, does.
+#[test]
+fn with_encrypted_headers_what_the_ends_and_the_link_do_is_the_same() {
+    let plain = download(3_000_000, Preset::NewReno, &damaged());
+    let mut all = vec![download(3_000_000, Preset::Sack, &damaged())];
+    let mut kept = damaged();
+    kept.outage_effect = OutageEffect::Keep;
+    all.push(download(3_000_000, Preset::NewReno, &kept));
+    let mut mtcp = plain.clone();
+    mtcp.transfers[0].mh.m_tcp = true;
+    all.push(mtcp);
+    for mut experiment in all {
+        let digest = experiment.run().digest;
+        assert_ne!(digest, plain.run().digest, "{experiment:?}");
+        experiment.encrypted = true;
+        assert_eq!(experiment.run().digest, digest, "{experiment:?}");
     }
 }

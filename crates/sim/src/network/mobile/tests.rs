@@ -568,3 +568,20 @@ impl Observer for Edges {
 
     fn on_link_state(&mut self, _: LinkId, _: MediumState, _: Instant) {}
 }
+
+#[test]
+fn at_an_interface_where_headers_are_encrypted_the_machine_does_nothing() {
+    let digest = run(None).0.digest;
+    for scheme in [
+        MobileScheme::Freeze,
+        MobileScheme::FastRetransmit,
+        MobileScheme::Wake,
+    ] {
+        let mut experiment = experiment(Some(plan(scheme)));
+        assert_ne!(experiment.run().digest, digest, "{scheme:?}");
+        experiment.encrypted = true;
+        let outcome = experiment.run();
+        assert_eq!(outcome.digest, digest, "{scheme:?}");
+        assert_eq!(outcome.mobile.unwrap().acks_made, 0, "{scheme:?}");
+    }
+}
