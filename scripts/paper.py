@@ -28,6 +28,7 @@ sys.dont_write_bytecode = True
 
 from paper_stages import STAGES
 from paper_tables import PAPERS, TABLES
+from paper_text import wrong_figures
 
 # Paths of the user are relative to the folder that the program is started in, all others to the repository.
 START = Path.cwd()
@@ -255,12 +256,13 @@ def take(folder):
                 print(f"failed: {name}: {failure}", file=sys.stderr)
             continue
         labels = table["labels"]
-        rows = {tuple(row[:labels]): row for row in table["rows"]}
+        # A table that is new has no rows yet.
+        rows = {tuple(row[:labels]): row for row in table["rows"] or new}
         for row in new:
             if tuple(row[:labels]) not in rows:
                 sys.exit(f"paper.py: {name}: the page has no row {row[:labels]}")
             rows[tuple(row[:labels])] = row
-        table["rows"] = [rows[tuple(row[:labels])] for row in table["rows"]]
+        table["rows"] = [rows[tuple(row[:labels])] for row in table["rows"] or new]
         table["repeated"] = str(date.today())
     write_results(results)
     return write()
@@ -342,6 +344,7 @@ def check():
         if generated(page, text, tables) != text:
             wrong.append(f"{page}: a figure is not that of docs/figures.json: scripts/paper.py write")
         wrong += unmarked(page, text)
+        wrong += wrong_figures(page, text, tables)
     wrong += [f"docs/figures.json: {name}: no page has this table" for name in tables if name not in seen]
     wrong += [f"scripts/paper_tables.py: {name}: not in docs/figures.json" for name in TABLES if name not in tables]
     for name, table in tables.items():

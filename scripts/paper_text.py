@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures in a page's text that repeat those of a table.
+
+    <!-- of TABLE; ROW; COLUMN -->0.3 to 6.0 s<!-- / -->
+
+Each number between the marks is one of that cell of docs/figures.json, rounded to the digits in the text.
+"""
+import re
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+
+MARKED = re.compile(r"<!-- of (?P<table>[^;>]+); (?P<row>[^;>]+); (?P<column>[^;>]+) -->(?P<text>.*?)<!-- / -->", re.S)
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+
+
+def numbers(text):
+    return [Decimal(number.replace(",", "")) for number in NUMBER.findall(text)]
+
+
+def is_rounded(short, full):
+    """A tie may be rounded either way."""
+    digit = Decimal(1).scaleb(short.as_tuple().exponent)
+    return short in [full.quantize(digit, rounding) for rounding in (ROUND_HALF_EVEN, ROUND_HALF_UP)]
+
+
+def wrong_figures(page, text, tables):
+    """What is wrong in the marked figures of a page: a line each."""
+    found = list(MARKED.finditer(text))
+    if not text.count("<!-- of ") == text.count("<!-- / -->") == len(found):
+        yield f"{page}: <!-- of TABLE; ROW; COLUMN -->, figures and <!-- / --> belong together"
+    for match in found:
+        line = text.count("\n", 0, match.start()) + 1
+        name, row, column = (match[part].replace("\n", " ") for part in ("table", "row", "column"))
+        table = tables.get(name, {"columns": [], "rows": [], "labels": 0})
+        cells = [cells for cells in table["rows"] if ", ".join(filter(None, cells[:table["labels"]])) == row]
+        if len(cells) != 1 or table["columns"].count(column) != 1:
+            yield f"{page}:{line}: docs/figures.json has no single cell {name}; {row}; {column}"
+            continue
+        cell = cells[0][table["columns"].index(column)]
+        written = numbers(match["text"])
+        if not written:
+            yield f"{page}:{line}: no figure between the marks of {name}; {row}; {column}"
+        for number in written:
+            if not any(is_rounded(number, full) for full in numbers(cell)):
+                yield f"{page}:{line}: {number} is no figure of {name}; {row}; {column}: {cell}"
