@@ -5,7 +5,7 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
-from paper_runs import groups, median, tenths_of_seconds, transfer_s
+from paper_runs import groups, median, megabits, tenths_of_seconds, transfer_s
 
 LC_CWE_SENDERS = ["nothing", "lc", "cwe", "lc-cwe", "freeze-fast-retransmit"]
 # Student's t for 95% and ten values.
@@ -160,6 +160,46 @@ def baselines(parameter, cell, names=(), bound=None):
 def whole_seconds(runs):
     middle = median(map(transfer_s, runs))
     return "not finished" if middle == float("inf") else f"{middle:,.0f}"
+
+
+def tenths_or_unfinished(runs):
+    return "not finished" if median(map(transfer_s, runs)) == float("inf") else tenths_of_seconds(runs)
+
+
+def encrypted(snoop, mtcp):
+    """A row a remedy: Mb/s with bit errors, then seconds with disconnections, each with readable and encrypted headers."""
+    kinds = [(groups(snoop, "remedy", "headers"), megabits), (groups(mtcp, "remedy", "headers"), whole_seconds)]
+    rows = []
+    for remedy in dict.fromkeys(remedy for cells, _ in kinds for remedy, _ in cells):
+        row = [REMEDIES.get(remedy, remedy)]
+        for cells, cell in kinds:
+            figures = [cell(cells[remedy, headers]) if (remedy, headers) in cells else ""
+                       for headers in ("readable", "encrypted")]
+            row += figures
+        rows.append(row)
+    return rows
+
+
+# The rate of the wired segment in all of these scenarios.
+WIRED_BIT_PER_S = 10e6
+
+
+def handoff_state(snoop, mtcp, split):
+    """The most bytes of a connection that one base station has to send to another, and their time on the wire."""
+    def longest(lines, **wanted):
+        lines = [line for line in lines if wanted.items() <= line["parameters"].items()]
+        return max(line["handoff"].get("state_bytes_max", 0) for line in lines)
+
+    multicast = [line for line in snoop if line["parameters"]["handoff"] != "none"]
+    moved = {
+        "Snoop, by multicast": longest(multicast),
+        "M-TCP": longest(mtcp, buffers="discarded"),
+        **{f"I-TCP, {kib} KiB": max(run["acknowledged_ahead_bytes"] for run in runs)
+           for (kib,), runs in groups(split, "buffer_kib").items()},
+    }
+    rate = {line["conditions"]["wired.rate_mbit_per_s"] * 1e6 for line in [*multicast, *split]}
+    assert rate == {WIRED_BIT_PER_S}, rate
+    return [[name, f"{count:,}", f"{count * 8e3 / WIRED_BIT_PER_S:.2f}"] for name, count in moved.items()]
 
 
 def slow(senders, rates_kbit_per_s):

@@ -48,6 +48,11 @@ TABLES = {
         lambda runs: f"{median([run['optimal_s'] for run in runs]):.0f}")),
     "baselines-freeze": (["baselines-freeze"], model.baselines(
         "disconnect_s", tenths_of_seconds, {"M-TCP": "M-TCP of today"})),
+    "baselines-mtcp-plus": (["baselines-mtcp-plus"], model.baselines(
+        "disconnection_s", model.tenths_or_unfinished, {"M-TCP of the slides": "`mtcp-2007`", "M-TCP+": "`mtcp-plus`"})),
+    "baselines-lc-cwe": (["baselines-lc-cwe"], model.baselines("handoff_s", model.whole_seconds)),
+    "baselines-encrypted": (["baselines-snoop-encrypted", "baselines-mtcp-encrypted"], model.encrypted),
+    "handoff-state": (["snoop-handoff-model", "mtcp-handoff", "handoff-state"], model.handoff_state),
     "baselines-haproxy": (["baselines-haproxy"], linux.baselines_haproxy),
     "slow": (["slow"], model.slow(
         {"reno43bsd": "without SACK", "sack": "with SACK"}, ("16", "32", "64", "128", "256"))),
