@@ -16,6 +16,8 @@ use crate::rtt::RttEstimator;
 const GAP_SLACK: Duration = Duration::from_millis(50);
 /// The longest silence without losses that the next one has to exceed.
 const KEPT_GAP_MAX: Duration = Duration::from_secs(1);
+/// The same while no round trip is measured: the link may be a very slow one.
+const KEPT_GAP_UNMEASURED_MAX: Duration = Duration::from_secs(20);
 /// The queue that recovery may build, beyond a round trip's worth.
 const QUEUE_TARGET: Duration = Duration::from_millis(50);
 /// The shortest time between two probes.
@@ -24,20 +26,14 @@ const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
 const PROBE_INTERVAL_MAX: Duration = Duration::from_millis(300);
 /// It grows to this part of the silence: an outage without a report lasts that much longer.
 const PROBE_SILENCE_PARTS: u32 = 600;
-/// The same on a link that keeps its packets: they probe by themselves, and a copy waits behind
-/// them.
+/// The same on a link that keeps its packets: they probe by themselves, and a probe waits behind
+/// them. Also while no round trip is measured.
 const PROBE_INTERVAL_KEPT: Duration = Duration::from_secs(1);
-/// A probe takes at most one part in this many of the link.
+/// A probe takes one part in this many of the link, unless the interval is at its limits.
 const PROBE_PARTS: u32 = 20;
-/// The same on a link so slow that the interval would be too long.
-const PROBE_PARTS_SLOW: u32 = 2;
-/// The interval grows to this part of the silence while no round trip was measured, and to
-/// [`PROBE_INTERVAL_UNMEASURED_MAX`].
-const PROBE_SILENCE_PARTS_UNMEASURED: u32 = 4;
-const PROBE_INTERVAL_UNMEASURED_MAX: Duration = Duration::from_secs(1);
-/// The longest wait for an answer that counts then.
-const UNMEASURED_GAP_MAX: Duration = Duration::from_secs(20);
-/// Bytes of a segment, or of a probe.
+/// Bytes of a probe, with its headers.
+const PROBE_BYTES: u64 = 60;
+/// Bytes of a segment.
 const SEGMENT_BYTES: u64 = 1500;
 /// What a segment takes the link counts up to here: the rate of a fade is not that of the link.
 const SEGMENT_TIME_MAX: Duration = Duration::from_millis(500);
@@ -61,9 +57,6 @@ pub(crate) struct ChangingLink {
     found: DeliveryRate,
     /// Measured rates, bytes a second. A fade is short, and a slow link is slow all the time.
     rates: RecentMax<u64, 30>,
-    /// The longest silence that an answer has ended while no round trip was measured: on a very slow
-    /// link each segment may be sent twice, and then none is (Karn).
-    unmeasured_gap: Duration,
 }
 
 impl ChangingLink {
@@ -75,8 +68,8 @@ impl ChangingLink {
     /// For how long an answer may be missing before the MH counts as silent.
     pub(crate) fn patience(&self, rtt: &RttEstimator, variation_min: Duration) -> Duration {
         let Some(least) = rtt.least() else {
-            let gap = self.gaps.largest().max(self.unmeasured_gap);
-            return rtt.rto(variation_min).max(five_quarters(gap) + GAP_SLACK);
+            let gap = five_quarters(self.gaps.largest()) + GAP_SLACK;
+            return rtt.rto(variation_min).max(gap);
         };
         if self.is_busy {
             return five_quarters(least.max(self.gaps.largest())) + GAP_SLACK;
@@ -94,19 +87,12 @@ impl ChangingLink {
         silence: Duration,
         measured: bool,
     ) -> Duration {
-        if self.has_kept {
+        if self.has_kept || !measured {
             return PROBE_INTERVAL_KEPT;
         }
-        let parts = rate.map_or(Duration::ZERO, segment_time) * PROBE_PARTS;
-        let first = parts.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX);
-        let slow = self.segment_time() * PROBE_PARTS_SLOW;
-        let growth = if measured {
-            silence / PROBE_SILENCE_PARTS
-        } else {
-            let growth = silence / PROBE_SILENCE_PARTS_UNMEASURED;
-            growth.min(PROBE_INTERVAL_UNMEASURED_MAX)
-        };
-        first.max(slow).max(growth)
+        let probe_time = rate.map_or(Duration::ZERO, |rate| time_on_link(PROBE_BYTES, rate));
+        let first = (probe_time * PROBE_PARTS).clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX);
+        first.max(silence / PROBE_SILENCE_PARTS)
     }
 
     /// An answer came, and something is still in flight or not. What was true before.
@@ -126,7 +112,7 @@ impl ChangingLink {
     fn segment_time(&self) -> Duration {
         match self.rates.largest() {
             0 => Duration::ZERO,
-            rate => segment_time(rate).min(SEGMENT_TIME_MAX),
+            rate => time_on_link(SEGMENT_BYTES, rate).min(SEGMENT_TIME_MAX),
         }
     }
 
@@ -139,15 +125,15 @@ impl ChangingLink {
         }
     }
 
-    /// An answer has ended this silence, and no round trip was measured.
-    pub(crate) fn on_unmeasured_gap(&mut self, silence: Duration) {
-        self.unmeasured_gap = self.unmeasured_gap.max(silence).min(UNMEASURED_GAP_MAX);
-    }
-
     /// The MH was silent for this time, and the link has lost nothing.
-    pub(crate) fn on_kept(&mut self, silence: Duration, now: Instant) {
+    pub(crate) fn on_kept(&mut self, silence: Duration, measured: bool, now: Instant) {
         self.has_kept = true;
-        self.on_gap(silence.min(KEPT_GAP_MAX), now);
+        let gap_max = if measured {
+            KEPT_GAP_MAX
+        } else {
+            KEPT_GAP_UNMEASURED_MAX
+        };
+        self.on_gap(silence.min(gap_max), now);
     }
 
     /// Link up: the rate is unknown.
@@ -166,8 +152,8 @@ impl ChangingLink {
     }
 }
 
-fn segment_time(bytes_per_s: u64) -> Duration {
-    Duration::from_nanos(SEGMENT_BYTES * 1_000_000_000 / bytes_per_s.max(1))
+fn time_on_link(bytes: u64, bytes_per_s: u64) -> Duration {
+    Duration::from_nanos(bytes * 1_000_000_000 / bytes_per_s.max(1))
 }
 
 /// For each packet: cheaper than the arithmetic of [`Duration`].
@@ -180,6 +166,23 @@ fn five_quarters(duration: Duration) -> Duration {
 mod tests {
     use super::*;
 
+    /// 2.4 kbit/s: a segment takes 5 s.
+    #[test]
+    fn without_a_measured_round_trip_a_silence_that_ends_lengthens_the_next_wait() {
+        let rtt = RttEstimator::default();
+        let mut link = ChangingLink::default();
+        let mut patience_after_s = |silence_s| {
+            link.on_kept(Duration::from_secs(silence_s), false, Instant::ZERO);
+            link.patience(&rtt, Duration::from_millis(200)).as_millis()
+        };
+        assert_eq!(
+            [0, 6, 600].map(&mut patience_after_s),
+            [1_000, 7_550, 25_050]
+        );
+        let interval = link.probe_interval(None, Duration::from_secs(8), false);
+        assert_eq!(interval, Duration::from_secs(1));
+    }
+
     #[test]
     fn probes_of_a_long_silence_are_a_600th_of_it_apart() {
         let link = ChangingLink::default();
@@ -188,23 +191,5 @@ mod tests {
                 .as_millis()
         };
         assert_eq!([0, 60, 120, 600].map(interval_ms), [100, 100, 200, 1000]);
-    }
-
-    /// 2.4 kbit/s: a segment takes 5 s, and nothing is known before the first answer.
-    #[test]
-    fn without_a_measured_round_trip_probes_become_rare_and_the_first_answer_counts() {
-        let mut link = ChangingLink::default();
-        let interval_ms = |link: &ChangingLink, silence_s| {
-            link.probe_interval(None, Duration::from_secs(silence_s), false)
-                .as_millis()
-        };
-        assert_eq!([0, 2, 8].map(|s| interval_ms(&link, s)), [100, 500, 1000]);
-        let rtt = RttEstimator::default();
-        let minimum = Duration::from_millis(200);
-        assert_eq!(link.patience(&rtt, minimum), Duration::from_secs(1));
-        link.on_unmeasured_gap(Duration::from_secs(6));
-        assert_eq!(link.patience(&rtt, minimum), Duration::from_millis(7_550));
-        link.on_unmeasured_gap(Duration::from_secs(600));
-        assert_eq!(link.patience(&rtt, minimum), Duration::from_millis(25_050));
     }
 }

@@ -313,6 +313,12 @@ impl Mobile {
         interval.clamp(settings.probe_interval_min, settings.probe_interval_max)
     }
 
+    /// Bytes of a probe at most. One byte takes a slow link no time, and its ACK differs from that of a
+    /// segment.
+    pub(crate) fn probe_len_max(&self) -> u32 {
+        self.changing.as_ref().map_or(u32::MAX, |_| 1)
+    }
+
     /// A probe is due: true if one is to be sent now.
     pub(crate) fn takes_probe(&mut self, settings: &Settings, now: Instant) -> bool {
         let due = self.is_away() && self.probe_at.is_some_and(|at| at <= now);
@@ -341,10 +347,6 @@ impl Mobile {
             let listening = matches!(self.link, Link::Up | Link::Recovering);
             if let Some(since) = waited_since.filter(|_| was_busy && listening) {
                 link.on_gap(now.saturating_since(since), now);
-            }
-            let unmeasured = self.link == Link::Silent && self.rtt.least().is_none();
-            if let Some(since) = waited_since.filter(|_| unmeasured) {
-                link.on_unmeasured_gap(now.saturating_since(since));
             }
         }
         match self.link {
@@ -408,7 +410,8 @@ impl Mobile {
     /// The MH answers what was sent before it became silent: the link has lost nothing.
     pub(crate) fn end_silence(&mut self, now: Instant) {
         if let (Some(link), Some(outage)) = (&mut self.changing, self.outage.take()) {
-            link.on_kept(now.saturating_since(outage.begin), now);
+            let measured = self.rtt.least().is_some();
+            link.on_kept(now.saturating_since(outage.begin), measured, now);
         }
         self.enter(Link::Up, LinkSource::Silence, now);
         self.probe_at = None;

@@ -31,6 +31,6 @@ impl<P: Payload> Flow<P> {
     /// The probe of a mute flow.
     pub(crate) fn probe_mute(&mut self) -> Option<Resend<P>> {
         self.mute = Mute::Probed;
-        self.probe()
+        self.probe(u32::MAX)
     }
 }

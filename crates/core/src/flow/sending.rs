@@ -40,6 +40,9 @@ pub(crate) struct Probed {
     seq: SeqNum,
     /// What was sent before has an older timestamp.
     tsval: Option<u32>,
+    /// It is a byte of a segment with the same timestamp, or with none: an ACK beyond that byte
+    /// answers the segment.
+    is_byte_alike: bool,
 }
 
 /// The state of sending from the cache since it began.
@@ -214,7 +217,7 @@ impl<P: Payload> Flow<P> {
     /// A piece sent since the outage and lost, if there is one that was not repeated.
     pub(crate) fn take_lost(&mut self) -> Option<Resend<P>> {
         let from = self.fh.una.max(self.resending.repeated);
-        let piece = self.missing_segment(from)?;
+        let piece = self.missing_segment(from, u32::MAX)?;
         let reach = piece.end + DUP_THRESH * piece.payload.segment_len().max(1);
         if reach.at_or_before(self.resending.arrived) {
             self.resending.repeated = piece.end;
@@ -223,17 +226,17 @@ impl<P: Payload> Flow<P> {
         None
     }
 
-    /// One segment of what the MH lacks at or after `from`.
-    fn missing_segment(&self, from: SeqNum) -> Option<Piece<P>> {
+    /// One segment of what the MH lacks at or after `from`, or the first bytes of it.
+    fn missing_segment(&self, from: SeqNum, len_max: u32) -> Option<Piece<P>> {
         let (from, limit) = self.sacked.next_missing(from);
         let piece = self.cache.piece(from, limit, u32::MAX)?;
         let len = piece.payload.segment_len().max(1);
-        self.cache.piece(from, limit, len)
+        self.cache.piece(from, limit, len.min(len_max))
     }
 
     /// The first piece that the MH has not acknowledged or reported, out of turn.
     pub(crate) fn first_missing(&mut self, sender: Sender) -> Option<Resend<P>> {
-        let piece = self.missing_segment(self.fh.una)?;
+        let piece = self.missing_segment(self.fh.una, u32::MAX)?;
         Some(self.resend_by(sender, piece))
     }
 
@@ -249,18 +252,19 @@ impl<P: Payload> Flow<P> {
         Some(self.resend_by(sender, piece))
     }
 
-    /// Something that makes the MH answer: what it lacks, or else anything kept (what
-    /// it lacks may have been lost before it came here).
-    pub(crate) fn probe(&mut self) -> Option<Resend<P>> {
+    /// Something that makes the MH answer, of at most `len_max` bytes: what it lacks, or else
+    /// anything kept (what it lacks may have been lost before it came here).
+    pub(crate) fn probe(&mut self, len_max: u32) -> Option<Resend<P>> {
         let una = self.fh.una;
-        let piece = self.missing_segment(una).or_else(|| {
+        let piece = self.missing_segment(una, len_max).or_else(|| {
             let piece = self.cache.piece(una, None, u32::MAX)?;
             let len = piece.payload.segment_len().max(1);
-            self.cache.piece(una, None, len)
+            self.cache.piece(una, None, len.min(len_max))
         })?;
         self.probed.get_or_insert(Probed {
             seq: piece.seq,
             tsval: self.tsval_sent,
+            is_byte_alike: len_max == 1 && self.tsval_sent.is_none_or(|sent| sent == piece.tsval),
         });
         Some(self.resend(piece))
     }
@@ -270,12 +274,14 @@ impl<P: Payload> Flow<P> {
         self.probed.get_or_insert(Probed {
             seq: segment.seq,
             tsval: segment.options.timestamps.map(|ts| ts.tsval),
+            is_byte_alike: false,
         });
     }
 
     /// The MH's segment answers what was sent before the first probe: it echoes an older timestamp
-    /// (RFC 7323, 4.3), or the flow was not probed at all. Without a report of something new it may
-    /// answer a keep-alive, or be the MH's own retransmission.
+    /// (RFC 7323, 4.3), it acknowledges more than the byte of the probe, or the flow was not probed at
+    /// all. Without a report of something new it may answer a keep-alive, or be the MH's own
+    /// retransmission.
     ///
     /// A D-SACK answers a copy. What was sent before the copy has arrived by then, or is lost.
     pub(crate) fn answers_from_before_probe(&self, segment: &Segment, reports_new: bool) -> bool {
@@ -290,10 +296,12 @@ impl<P: Payload> Flow<P> {
             // An older one is of an earlier silence.
             return left.before(probed.seq);
         }
-        match (probed.tsval, segment.options.timestamps) {
-            (Some(tsval), Some(ts)) => reports_new && (ts.tsecr.wrapping_sub(tsval) as i32) < 0,
-            _ => false,
-        }
+        let age = match (probed.tsval, segment.options.timestamps) {
+            (Some(tsval), Some(ts)) => tsval.wrapping_sub(ts.tsecr) as i32,
+            _ => 0,
+        };
+        let is_beyond = probed.is_byte_alike && segment.ack.after(probed.seq + 1);
+        reports_new && (age > 0 || (age == 0 && is_beyond))
     }
 
     pub(super) fn resend(&mut self, piece: Piece<P>) -> Resend<P> {

@@ -65,6 +65,7 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
+        let len_max = mobile.probe_len_max();
         for _ in 0..mobile.open_flows().len().min(PROBE_FLOWS_MAX) {
             mobile.cursor = (mobile.cursor + 1) % mobile.open_flows().len();
             let Some(Connection { flow, .. }) =
@@ -79,7 +80,7 @@ impl<P: Payload> Gateway<P> {
             // Held in persist state with nothing kept, the FH sends nothing that could show
             // that the link is up again. Nor does an FH that only receives.
             let has_nothing = (flow.in_persist && flow.stage == Stage::Open) || flow.is_uploading();
-            let probe = match flow.probe() {
+            let probe = match flow.probe(len_max) {
                 Some(piece) => Some(Action::Resend(piece)),
                 None if has_nothing => flow.made_probe(now),
                 None => None,

@@ -105,6 +105,42 @@ fn an_answer_to_a_probe_shows_that_what_came_before_it_is_lost() {
     }
 }
 
+/// Four segments with one timestamp, and then silence until it is probed; the first byte of them.
+fn alike(bench: &mut Bench) -> u32 {
+    let Busy { next, .. } = busy(bench);
+    bench.up(next);
+    bench.wait(20);
+    bench.forward(next, 4);
+    let probes = bench.wait(500);
+    let probe = format!("DATA {next}..{} ", next + 1);
+    assert!(
+        probes.iter().all(|line| line.starts_with(&probe)),
+        "{probes:?}"
+    );
+    next
+}
+
+#[test]
+fn an_ack_beyond_the_byte_of_the_probe_shows_that_the_link_is_slow() {
+    let mut bench = bench(Scheme::Auto);
+    let una = alike(&mut bench);
+    let answer = bench.up(una + LEN);
+    assert_eq!(answer.lines, Vec::<String>::new());
+    assert_eq!(bench.counter("false_silences"), 1);
+    assert_eq!(bench.counter("recoveries"), 0);
+}
+
+#[test]
+fn an_ack_of_the_byte_of_the_probe_shows_that_its_segment_is_lost() {
+    let mut bench = bench(Scheme::Auto);
+    let una = alike(&mut bench);
+    let mut lines = bench.up(una + 1).lines;
+    lines.extend(bench.wait(200));
+    assert_eq!(bench.counter("recoveries"), 1);
+    let rest = format!("DATA {}..{} ", una + 1, una + LEN);
+    assert!(lines[0].starts_with(&rest), "{lines:?}");
+}
+
 #[test]
 fn a_duplicate_of_an_earlier_silence_is_no_answer_to_the_probe_of_this_one() {
     let mut bench = bench(Scheme::Auto);
@@ -241,11 +277,16 @@ fn over_slow_link(bench: &mut Bench) -> u32 {
 }
 
 #[test]
-fn probes_leave_half_of_a_slow_link_to_others() {
+fn on_a_slow_link_probes_are_bytes_and_three_a_second() {
     let mut bench = bench(Scheme::Auto);
-    over_slow_link(&mut bench);
-    let probes = bench.wait(6_000).len();
-    assert!((4..=6).contains(&probes), "{probes}");
+    let una = over_slow_link(&mut bench);
+    let probes = bench.wait(6_000);
+    assert!((15..=20).contains(&probes.len()), "{probes:?}");
+    let probe = format!("DATA {una}..{} ", una + 1);
+    assert!(
+        probes.iter().all(|line| line.starts_with(&probe)),
+        "{probes:?}"
+    );
 }
 
 #[test]

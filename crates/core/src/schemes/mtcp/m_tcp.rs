@@ -446,7 +446,7 @@ pub(super) fn on_timeout<P: Payload>(
         let interval_min = cx.settings.probe_interval_min;
         let mode = cx.settings.mtcp.persist;
         let due = mtcp.m.persist.is_due(mode, cx.rtt, interval_min, cx.now);
-        if let (true, Some(packet)) = (due, flow.probe()) {
+        if let (true, Some(packet)) = (due, flow.probe(u32::MAX)) {
             let fin = packet.flags.has(Flags::FIN);
             mtcp.m.probe_end = Some(packet.seq + packet.len + u32::from(fin));
             mtcp.m.probe_tsval = packet.timestamps.map(|own| own.tsval);
