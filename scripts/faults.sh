@@ -8,7 +8,8 @@
 #
 # The first lines of a patch are the claim that it breaks and the arguments of `cargo test` that name
 # the test. Each test has to pass without the fault, and to run and fail with it: a program that does
-# not compile is no proof. Works on a copy of the files that git knows, in target/faults.
+# not compile is no proof. With a third line `program: none` the program is not built: neither the test nor
+# a virtual kernel for it needs it. Works on a copy of the files that git knows, in target/faults.
 #
 # The last line is `N faults, N caught`.
 
@@ -58,10 +59,10 @@ export CARGO_TARGET_DIR="$folder/build"
 
 # The verdict on a test: passed, FAILED, skipped, or broken: it did not run.
 run_test() {
-    local log=$1 arguments
-    shift
-    read -ra arguments <<<"$1"
-    if ! cargo build --locked --package holdfast >"$log" 2>&1; then
+    local log=$1 program=$3 arguments
+    read -ra arguments <<<"$2"
+    : >"$log"
+    if [ "$program" != none ] && ! cargo build --locked --package holdfast >>"$log" 2>&1; then
         echo broken
         return
     fi
@@ -87,10 +88,11 @@ printf '| fault | breaks | its test | without | with |\n| --- | --- | --- | --- 
 for patch in "${patches[@]}"; do
     name=$(basename "$patch" .patch)
     test=$(field test "$patch")
-    without=$(run_test "$folder/$name.without.log" "$test")
+    program=$(field program "$patch")
+    without=$(run_test "$folder/$name.without.log" "$test" "$program")
     patch --quiet --strip=1 <"$patch"
     applied=$patch
-    with=$(run_test "$folder/$name.with.log" "$test")
+    with=$(run_test "$folder/$name.with.log" "$test" "$program")
     restore
     [ "$without $with" != 'passed FAILED' ] || caught=$((caught + 1))
     # shellcheck disable=SC2016 # a code span

@@ -61,10 +61,19 @@ impl Loaded {
     /// With a daemon that lives, behind this device.
     fn with_daemon(test: &str) -> Option<Self> {
         let loaded = Self::with(test, Some(1))?;
-        let heartbeat = loaded.programs.map("heartbeat").unwrap();
-        let later = monotonic_ns() + 3_600_000_000_000;
-        SharedValues::map(&heartbeat).unwrap().store(0, later);
+        loaded.beat(monotonic_ns() + 3_600_000_000_000);
         Some(loaded)
+    }
+
+    fn beat(&self, at_ns: u64) {
+        let heartbeat = self.programs.map("heartbeat").unwrap();
+        SharedValues::map(&heartbeat).unwrap().store(0, at_ns);
+    }
+
+    fn counted(&self, name: &str) -> u64 {
+        let counters = Counters::of(&self.programs, MOBILE_PATH).unwrap();
+        let all = counters.read().unwrap();
+        all.iter().find(|(known, _)| *known == name).unwrap().1
     }
 
     fn with(test: &str, device: Option<u32>) -> Option<Self> {

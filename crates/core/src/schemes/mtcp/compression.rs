@@ -179,3 +179,63 @@ impl<P: Payload> Mtcp<P> {
         Some(wire_len)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::net::Ipv4Addr;
+    use core::time::Duration;
+
+    use super::*;
+
+    fn address(number: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0x0a00_0000 + number).into()
+    }
+
+    fn after(seconds: u32) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds.into())
+    }
+
+    #[test]
+    fn each_mobile_keeps_its_registration_until_there_are_too_many() {
+        let settings = CompressionSettings {
+            method: Method::Deflate,
+            level: 3,
+        };
+        let mut compression = Compression::new(settings);
+        let can = Abilities::DEFLATE;
+        let full = ADDRESSES_MAX as u32;
+        // The second one lapses first.
+        for number in 0..full {
+            let until = if number == 1 { 90 } else { 100 + number };
+            compression.register(address(number), can, 1, after(until));
+            assert_eq!(compression.registered.len(), number as usize + 1);
+        }
+        // One that is known needs no room.
+        compression.register(address(7), can, 1, after(200_000));
+        assert_eq!(compression.registered.len(), ADDRESSES_MAX);
+        compression.register(address(full), can, 1, after(200_000));
+        assert_eq!(compression.registered.len(), ADDRESSES_MAX);
+        assert!(!compression.registered.contains_key(&address(1)));
+        assert!(compression.registered.contains_key(&address(full)));
+    }
+
+    #[test]
+    fn trials_are_counted_for_a_session_and_a_new_one_begins_at_none() {
+        let settings = CompressionSettings {
+            method: Method::Zstd,
+            level: 3,
+        };
+        let mut compression = Compression::new(settings);
+        let trials = |compression: &Compression| compression.registered[&address(0)].trials;
+        compression.register(address(0), Abilities::ZSTD, 1, after(90));
+        compression
+            .registered
+            .get_mut(&address(0))
+            .expect("it is registered")
+            .trials = 3;
+        compression.register(address(0), Abilities::ZSTD, 1, after(120));
+        assert_eq!(trials(&compression), 3);
+        compression.register(address(0), Abilities::ZSTD, 2, after(150));
+        assert_eq!(trials(&compression), 0);
+    }
+}

@@ -18,6 +18,35 @@ fn a_new_flow_finds_a_slot_before_the_flow_that_it_replaces_is_removed() {
 }
 
 #[test]
+fn what_a_daemon_that_hangs_is_to_decompress_passes_to_the_host() {
+    let test = "what_a_daemon_that_hangs_is_to_decompress_passes_to_the_host";
+    let Some(loaded) = Loaded::with_daemon(test) else {
+        return;
+    };
+    let key = flow(false, 4_000);
+    loaded.egress(&Spec::uplink(key).frame());
+    loaded.follow(&key).unwrap();
+    let followed = Spec::downlink(key);
+    let compressed = Spec {
+        flags: Flags::PSH,
+        ..followed
+    };
+    let max_ns = HEARTBEAT_AGE_MAX.as_nanos() as u64;
+    let old = monotonic_ns() - max_ns - 1;
+    let in_an_hour = monotonic_ns() + 3_600_000_000_000;
+    for (beat_ns, is_taken) in [(in_an_hour, true), (old, false), (in_an_hour, true)] {
+        loaded.beat(beat_ns);
+        for spec in [followed, compressed] {
+            assert_eq!(loaded.is_taken(&spec), is_taken, "{beat_ns} {spec:?}");
+        }
+    }
+    assert_eq!(loaded.counted("passed_stale_heartbeat"), 2);
+    // A daemon that has ended.
+    loaded.beat(0);
+    assert!(!loaded.is_taken(&followed));
+}
+
+#[test]
 fn the_flow_map_has_a_limit_and_keeps_the_newest() {
     let test = "the_flow_map_has_a_limit_and_keeps_the_newest";
     let Some(loaded) = Loaded::new(test) else {
