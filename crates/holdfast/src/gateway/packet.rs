@@ -209,18 +209,230 @@ impl Payload for Packet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_net::datapath::VnetHdr;
     use holdfast_net::frame::BufferPool;
     use holdfast_net::tun::VNET_HDR_BYTES;
+    use holdfast_wire::{Endpoint, Flags, Options, SackBlocks, SeqNum, Timestamps};
 
-    fn classified(packet: &[u8]) -> Content {
-        let mut pool = BufferPool::new(1);
+    /// What is read from a device, behind this header.
+    fn classified_behind(vnet: &VnetHdr, packet: &[u8], ip: usize) -> Content {
+        let mut pool = BufferPool::new(1 << 20);
         let frame = pool.read(|buffer| {
             let len = VNET_HDR_BYTES + packet.len();
-            buffer[..VNET_HDR_BYTES].fill(0);
+            buffer[..VNET_HDR_BYTES].copy_from_slice(&vnet.emit());
             buffer[VNET_HDR_BYTES..len].copy_from_slice(packet);
             Ok(len)
         });
-        classify(&frame.expect("a frame"), Direction::Uplink, 0)
+        classify(&frame.expect("a frame"), Direction::Uplink, ip)
+    }
+
+    fn classified(packet: &[u8]) -> Content {
+        classified_behind(&VnetHdr::default(), packet, 0)
+    }
+
+    /// As in the MH's packets to the FH.
+    fn ends(is_v6: bool) -> (Endpoint, Endpoint) {
+        let [from, to] = if is_v6 {
+            ["fd02::2", "fd01::2"]
+        } else {
+            ["10.2.0.2", "10.1.0.2"]
+        };
+        let end = |address: &str, port| Endpoint {
+            address: address.parse().expect("an address"),
+            port,
+        };
+        (end(from, 40_000), end(to, 443))
+    }
+
+    const TIMESTAMPS: Timestamps = Timestamps { tsval: 7, tsecr: 9 };
+    /// Addresses of a gateway and an MH.
+    const LINK: [u8; 12] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+
+    fn link(is_v6: bool) -> Vec<u8> {
+        let kind = if is_v6 { [0x86, 0xdd] } else { [8, 0] };
+        [&LINK[..], &kind].concat()
+    }
+
+    fn blocks(edges: &[(u32, u32)]) -> SackBlocks {
+        let mut sack = SackBlocks::default();
+        for (left, right) in edges {
+            assert!(sack.push(SeqNum::new(*left), SeqNum::new(*right)));
+        }
+        sack
+    }
+
+    /// A frame of an Ethernet with timestamps and a SACK block, its checksums right.
+    fn frame(is_v6: bool, payload: &[u8]) -> Vec<u8> {
+        let (from, to) = ends(is_v6);
+        let mut header = Header::made(&link(is_v6), from, to).expect("one family");
+        header.set_seq(SeqNum::new(100));
+        header.set_ack(SeqNum::new(200));
+        header.set_flags(Flags::ACK.with(Flags::PSH));
+        header.set_window(300);
+        header.set_options(Some(TIMESTAMPS), &blocks(&[(400, 500)]));
+        assert!(header.set_payload_len(payload.len()));
+        header.set_checksum(payload);
+        [header.as_bytes(), payload].concat()
+    }
+
+    fn segment_of(vnet: &VnetHdr, frame: &[u8]) -> (Segment, Packet) {
+        match classified_behind(vnet, frame, 14) {
+            Content::Segment(segment, packet) => (segment, packet),
+            content => panic!("{content:?}"),
+        }
+    }
+
+    /// A packet as it goes out with other headers: what it is then, and whether its checksum is right.
+    fn emitted(packet: &Packet, payload: &[u8]) -> (Segment, bool) {
+        let header = packet.header().expect("headers");
+        let bytes = [header.as_bytes(), payload].concat();
+        let (segment, layout) = holdfast_wire::parse(&bytes, 14).expect("a segment");
+        assert!(ip_checksum_is_right(&bytes, 14));
+        (segment, checksum_is_right(&bytes, &segment, &layout))
+    }
+
+    const LEFT_TO_THE_DEVICE: VnetHdr = VnetHdr {
+        needs_csum: true,
+        data_valid: false,
+        gso: Gso::None,
+        ecn: false,
+        hdr_len: 0,
+        gso_size: 0,
+        csum_start: 0,
+        csum_offset: 0,
+    };
+
+    #[test]
+    fn a_checksum_that_the_kernel_answers_for_is_not_computed() {
+        let mut damaged = frame(false, b"payload");
+        *damaged.last_mut().expect("a byte") ^= 1;
+        let kind = |vnet: &VnetHdr| classified_behind(vnet, &damaged, 14);
+        assert!(matches!(kind(&VnetHdr::default()), Content::WrongChecksum));
+        assert!(matches!(kind(&LEFT_TO_THE_DEVICE), Content::Segment(..)));
+        let valid = VnetHdr {
+            data_valid: true,
+            ..VnetHdr::default()
+        };
+        assert!(matches!(kind(&valid), Content::Segment(..)));
+        // The kernel answers for no IP header.
+        let mut damaged = frame(false, b"payload");
+        damaged[14 + 8] ^= 1;
+        for vnet in [VnetHdr::default(), LEFT_TO_THE_DEVICE, valid] {
+            let content = classified_behind(&vnet, &damaged, 14);
+            assert!(matches!(content, Content::WrongChecksum), "{content:?}");
+        }
+    }
+
+    #[test]
+    fn a_super_segment_is_cut_as_the_kernel_would_and_one_of_no_known_kind_passes() {
+        let whole = frame(true, &[7; 3_000]);
+        let super_segment = |gso| VnetHdr {
+            gso,
+            gso_size: 1_200,
+            ..LEFT_TO_THE_DEVICE
+        };
+        let (segment, packet) = segment_of(&super_segment(Gso::TcpV6), &whole);
+        assert_eq!((segment.payload_len, packet.segment_len()), (3_000, 1_200));
+        let content = classified_behind(&super_segment(Gso::Other(3)), &whole, 14);
+        assert!(matches!(content, Content::Unknown), "{content:?}");
+        let (_, packet) = segment_of(&VnetHdr::default(), &whole);
+        assert_eq!(packet.segment_len(), 3_000);
+    }
+
+    #[test]
+    fn padding_is_no_payload() {
+        let padded = [frame(false, b"four"), vec![0; 20]].concat();
+        let (segment, packet) = segment_of(&VnetHdr::default(), &padded);
+        assert_eq!(segment.payload_len, 4);
+        assert_eq!(packet.octets(0, 4), Some(&b"four"[..]));
+        assert_eq!(packet.octets(1, 3), Some(&b"our"[..]));
+        assert_eq!(packet.octets(1, 4), None);
+        assert_eq!(packet.octets(5, 1), None);
+        assert_eq!(&packet.payload(1, 2)[..], b"ou");
+    }
+
+    #[test]
+    fn a_segment_takes_the_numbers_of_the_other_half_and_keeps_all_else() {
+        for is_v6 in [false, true] {
+            for vnet in [VnetHdr::default(), LEFT_TO_THE_DEVICE] {
+                let (segment, packet) = segment_of(&vnet, &frame(is_v6, b"odd"));
+                let mut own = Segment {
+                    seq: SeqNum::new(0xffff_fff0),
+                    ack: SeqNum::new(0x8000_0000),
+                    flags: Flags::ACK.with(Flags::FIN),
+                    window: 0xabcd,
+                    ..segment
+                };
+                own.options.sack = blocks(&[(0x8000_0190, 0x8000_01f4)]);
+                let other = packet.renumbered(&own).expect("its options are known");
+                // What is left to the device is left as it was.
+                assert_eq!(emitted(&other, b"odd"), (own, !vnet.needs_csum));
+                assert_eq!(other.frame().bytes(), packet.frame().bytes());
+                assert!(other.other_header().is_some_and(|other| !other.is_alone));
+                // With its own numbers again, its checksum is what it was: right.
+                let back = other.renumbered(&segment).expect("the same options");
+                assert_eq!(emitted(&back, b"odd"), (segment, true));
+            }
+        }
+    }
+
+    #[test]
+    fn timestamps_that_the_other_half_has_not_agreed_on_are_blanked() {
+        let (segment, packet) = segment_of(&VnetHdr::default(), &frame(false, b""));
+        let mut own = segment;
+        own.options.timestamps = None;
+        let other = packet.renumbered(&own).expect("its options are known");
+        assert_eq!(emitted(&other, b""), (own, true));
+        // Its length stays: what follows lies where it lay.
+        let len = |packet: &Packet| packet.header().expect("headers").len();
+        assert_eq!(len(&other), len(&packet));
+    }
+
+    #[test]
+    fn a_segment_whose_options_are_not_understood_gets_no_other_numbers() {
+        let mut whole = frame(false, b"");
+        let layout = match holdfast_wire::parse(&whole, 14) {
+            Ok((_, layout)) => layout,
+            Err(other) => panic!("{other:?}"),
+        };
+        // An option that is longer than the header, ahead of the others.
+        whole[layout.tcp + 20..layout.tcp + 22].copy_from_slice(&[254, 40]);
+        let (segment, packet) = segment_of(&LEFT_TO_THE_DEVICE, &whole);
+        assert!(packet.renumbered(&segment).is_none());
+    }
+
+    #[test]
+    fn a_segment_is_answered_on_the_way_that_it_came() {
+        for is_v6 in [false, true] {
+            let (from, to) = ends(is_v6);
+            // Longer than the answer: nothing of it may follow.
+            let (_, packet) = segment_of(&LEFT_TO_THE_DEVICE, &frame(is_v6, b"payload"));
+            let answer = Segment {
+                from: to,
+                to: from,
+                seq: SeqNum::new(5),
+                ack: SeqNum::new(101),
+                flags: Flags::SYN.with(Flags::ACK),
+                window: 600,
+                options: Options {
+                    mss: Some(1_400),
+                    window_scale: Some(7),
+                    sack_permitted: true,
+                    ..Options::default()
+                },
+                payload_len: 0,
+            };
+            let made = packet.answered(&answer).expect("one family");
+            assert_eq!(emitted(&made, b""), (answer, true));
+            assert_eq!(made.direction(), Direction::Downlink);
+            let header = made.header().expect("headers");
+            assert_eq!(header.link()[..12], [&LINK[6..], &LINK[..6]].concat());
+            assert!(made.other_header().is_some_and(|other| other.is_alone));
+            // Renumbered it still is alone.
+            let other = made.renumbered(&answer).expect("its options are known");
+            assert!(other.other_header().is_some_and(|other| other.is_alone));
+            assert_eq!(emitted(&other, b""), (answer, true));
+        }
     }
 
     /// A packet too big message about an IPv6 packet of protocol `about`, behind a
