@@ -377,3 +377,6 @@ fn segments(bytes: usize, gso_size: u16) -> u32 {
         size => bytes.div_ceil(size.into()) as u32,
     }
 }
+
+#[cfg(test)]
+mod tests;

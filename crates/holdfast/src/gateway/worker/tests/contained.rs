@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A worker with planted defects, between the kernels of an FH and an MH.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 
+use holdfast_core::{LinkEvent, LinkSource, Scheme};
 use holdfast_net::datapath::AttachMode;
 use holdfast_net::netns::available_or_skip;
 use holdfast_testbed::harness::{accept, connect, listen};
 use holdfast_testbed::link_process::GATEWAY_IF;
-use holdfast_testbed::topology::{FH, Topology, TopologySettings, Wireless};
+use holdfast_testbed::topology::{FH, MH, Topology, TopologySettings, Wireless, load_rules};
 use tokio::sync::mpsc;
 
 use super::super::*;
@@ -51,6 +52,18 @@ impl Setup {
     }
 }
 
+/// Waits until the status is as described.
+fn await_status(setup: &Setup, what: &str, is_so: impl Fn(&StatusReply) -> bool) {
+    let by = clock() + Duration::from_secs(30);
+    loop {
+        let status = setup.status();
+        if is_so(&status) {
+            return;
+        }
+        assert!(clock() < by, "{what}: {status:?}");
+    }
+}
+
 fn exchange(at_fh: &mut TcpStream, at_mh: &mut TcpStream) {
     let mut octet = [0];
     at_fh.write_all(b"x").unwrap();
@@ -59,9 +72,12 @@ fn exchange(at_fh: &mut TcpStream, at_mh: &mut TcpStream) {
     at_fh.read_exact(&mut octet).unwrap();
 }
 
-fn worker_settings() -> WorkerSettings {
+fn worker_settings(scheme: Scheme) -> WorkerSettings {
     WorkerSettings {
-        core: Settings::default(),
+        core: Settings {
+            scheme,
+            ..Settings::default()
+        },
         drain: Duration::ZERO,
         wired_mtu: None,
         resend_dscp: None,
@@ -71,6 +87,10 @@ fn worker_settings() -> WorkerSettings {
 
 /// Runs the work beside a worker with this defect.
 fn beside_worker(test: &str, defect: PlantedDefect, work: impl FnOnce(&Setup)) {
+    beside_worker_of(test, Settings::default().scheme, defect, work);
+}
+
+fn beside_worker_of(test: &str, scheme: Scheme, defect: PlantedDefect, work: impl FnOnce(&Setup)) {
     if !available_or_skip(test) {
         return;
     }
@@ -83,7 +103,7 @@ fn beside_worker(test: &str, defect: PlantedDefect, work: impl FnOnce(&Setup)) {
     let worker = std::thread::spawn(move || {
         let run = || {
             let path = DataPath::attach(GATEWAY_IF, AttachMode::Auto).unwrap();
-            let settings = worker_settings();
+            let settings = worker_settings(scheme);
             let (records, found, _) = Records::open(&state, settings.core.flows_max).unwrap();
             let mut worker = Worker::new(path, settings, records, &found, inbox, None);
             worker.defect = defect;
@@ -140,14 +160,56 @@ fn a_worker_that_falls_over_again_and_again_lets_everything_pass_by() {
         deadlines: 8,
     };
     beside_worker(test, defect, |setup| {
-        let by = clock() + Duration::from_secs(30);
-        while setup.status().attached {
-            assert!(clock() < by, "it does not rest: {:?}", setup.status());
-        }
+        await_status(setup, "it does not rest", |status| !status.attached);
         assert_eq!(panics(&setup.status()), 8);
         let (mut at_fh, mut at_mh) = setup.connection(FINE);
         exchange(&mut at_fh, &mut at_mh);
         let status = setup.status();
         assert_eq!((status.flows.tracked, panics(&status)), (0, 8));
+    });
+}
+
+#[test]
+fn bytes_that_were_owed_at_a_contained_panic_end_in_a_rst_at_both_ends() {
+    let test = "bytes_that_were_owed_at_a_contained_panic_end_in_a_rst_at_both_ends";
+    let defect = PlantedDefect {
+        port: Some(DEFECT),
+        deadlines: 0,
+    };
+    beside_worker_of(test, Scheme::MtcpPlus, defect, |setup| {
+        let (mut at_fh, mut at_mh) = setup.connection(FINE);
+        // The link loses all that the flow sends to the MH, probes too.
+        let lost = format!(
+            "table ip lost {{ chain input {{ type filter hook input priority 0; \
+             tcp sport {FINE} drop; }}; }}"
+        );
+        load_rules(&setup.topology.mh, &lost).unwrap();
+        setup.send(Command::Link {
+            addresses: vec![MH.v4.into()],
+            event: LinkEvent::Down,
+            source: LinkSource::Command,
+        });
+        at_fh.write_all(b"this waits in the gateway").unwrap();
+        await_status(setup, "nothing is owed", |status| {
+            status.cache.owed_bytes > 0
+        });
+        // The engine that follows has no bytes of the cache, but the record of what is owed.
+        let _defect = setup.connection(DEFECT);
+        assert_eq!(panics(&setup.status()), 1);
+        load_rules(&setup.topology.mh, "delete table ip lost").unwrap();
+        // It acts as soon as it has seen both ends again. From then on a write may fail.
+        let mut octet = [0];
+        let by = clock() + Duration::from_secs(30);
+        let fh_reads = loop {
+            assert!(clock() < by, "the FH has no RST");
+            let _ = at_mh.write_all(b"z");
+            if let Err(ended) = at_fh.read(&mut octet) {
+                break ended;
+            }
+        };
+        assert_eq!(fh_reads.kind(), ErrorKind::ConnectionReset);
+        let mh_reads = at_mh.read(&mut octet).expect_err("the MH has no RST");
+        assert_eq!(mh_reads.kind(), ErrorKind::ConnectionReset);
+        assert_eq!(setup.status().counters["owed_lost"], 1);
     });
 }

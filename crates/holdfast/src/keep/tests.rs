@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The worker of `keep` step by step, between the kernels of an FH and an MH.
+
+use std::net::UdpSocket;
+
+use holdfast_net::netns::available_or_skip;
+use holdfast_testbed::link_process::GATEWAY_IF;
+use holdfast_testbed::topology::{FH, MH, Topology, TopologySettings, Wireless};
+
+use super::*;
+
+const PORT: u16 = 700;
+/// How long a kernel has for a packet.
+const LIMIT: Duration = Duration::from_secs(30);
+
+fn worker() -> KeepWorker {
+    let taken = (Peers::ByAddress, Protocols::All);
+    let path = KeepPath::attach(GATEWAY_IF, AttachMode::Auto, taken, 1).unwrap();
+    let (_, inbox) = WorkerHandle::new().unwrap();
+    let outages = tokio::sync::mpsc::channel(1).0;
+    let worker = KeepWorker::new(path, KeepSettings::default(), inbox, outages).unwrap();
+    // The test makes its steps: it may be slow.
+    worker
+        .edge
+        .path
+        .beat(monotonic_ns() + LIMIT.as_nanos() as u64 * 10);
+    worker
+}
+
+/// Waits until this many packets were taken from their path.
+fn await_taken(worker: &KeepWorker, packets: u64) {
+    let counters = worker.edge.path.counters().unwrap();
+    let by = clock() + LIMIT;
+    loop {
+        let all = counters.read().unwrap();
+        let taken = all.iter().find(|(name, _)| *name == "taken").unwrap().1;
+        if taken == packets {
+            return;
+        }
+        assert!(clock() < by, "{taken} packets were taken, not {packets}");
+        std::thread::yield_now();
+    }
+}
+
+fn socket(ns: &holdfast_net::netns::NetNs, address: std::net::Ipv4Addr) -> UdpSocket {
+    let socket = ns.run(|| UdpSocket::bind((address, PORT))).unwrap();
+    let socket = socket.unwrap();
+    socket.set_read_timeout(Some(LIMIT)).unwrap();
+    socket
+}
+
+fn received(socket: &UdpSocket) -> u8 {
+    let mut octet = [0];
+    socket.recv(&mut octet).unwrap();
+    octet[0]
+}
+
+#[test]
+fn packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device() {
+    let test = "packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device";
+    if !available_or_skip(test) {
+        return;
+    }
+    let settings = TopologySettings::new("no-link", Wireless::Veth { mtu: 1500 });
+    let topology = Topology::build(&settings).unwrap();
+    let at_fh = socket(&topology.fh, FH.v4);
+    let at_mh = socket(&topology.mh, MH.v4);
+    let send = |number: u8| at_fh.send_to(&[number], (MH.v4, PORT)).unwrap();
+    let steps = || {
+        let mut worker = worker();
+        // The peer is known, and the kernel knows the next hop.
+        at_mh.send_to(&[0], (FH.v4, PORT)).unwrap();
+        assert_eq!(received(&at_fh), 0);
+        send(1);
+        assert_eq!(received(&at_mh), 1);
+        let peer = worker.edge.path.peer(MH.v4.into()).expect("it was seen");
+
+        worker.handle_link(&[peer], LinkEvent::Down, LinkSource::Command);
+        send(2);
+        await_taken(&worker, 1);
+        assert_eq!(worker.read_batch().unwrap(), 1);
+        send(3);
+        send(4);
+        await_taken(&worker, 3);
+        // The worker has read one of three when the link is up.
+        worker.handle_link(&[peer], LinkEvent::Up, LinkSource::Command);
+        while let Some(at) = worker.keeper.poll_timeout() {
+            worker.keeper.handle_timeout(at, &mut worker.edge);
+        }
+        assert!(worker.edge.path.table().is_draining(peer));
+        // However long the steps took.
+        worker.edge.draining.insert(peer, clock() + LIMIT);
+        worker.end_draining(false);
+        send(5);
+        await_taken(&worker, 4);
+        assert_eq!(worker.read_batch().unwrap(), 3);
+        for number in 2..=5 {
+            assert_eq!(received(&at_mh), number, "one overtook another");
+        }
+        // Nothing waits any more: the next packet is not taken.
+        worker.end_draining(true);
+        send(6);
+        assert_eq!(received(&at_mh), 6);
+        await_taken(&worker, 4);
+        assert!(!worker.edge.path.table().is_draining(peer));
+    };
+    topology.gateway().run(steps).unwrap();
+}
