@@ -9,7 +9,7 @@
 //! only.
 //!
 //! By file, in the order of a transfer: `handshake`, `output` (what may be sent),
-//! `receive` (data in, ACKs out), `ack` (ACKs in), `congestion` (windows; `cubic` and `hystart`), `recovery`
+//! `receive` (data in, ACKs out), `ack` (ACKs in), `congestion` (windows; `cubic` and `hystart`; `bbr` with `rate`, `pacer` and `paced`), `recovery`
 //! (losses found by duplicate ACKs), `scoreboard` (RFC 6675's sets), `timeout` (losses
 //! found by silence, persist), `rto` (how long silence may last), `rack_ack`, `rack_tlp`, `probe`
 //! (the same as today's Linux has them, with `flight`, `rack`, `prr` and `undo`),
@@ -18,12 +18,13 @@
 //! wait).
 //!
 //! Left out: urgent data, Nagle's algorithm (but for a relay), simultaneous open,
-//! ECN, pacing, timestamps older than 24 days (RFC 7323, 5.5), a limit on challenge ACKs
-//! (RFC 5961, 7); but for `linux-cubic` D-SACK, F-RTO, Eifel, RACK and proportional rate reduction.
+//! ECN, pacing (but for `linux-bbr`), timestamps older than 24 days (RFC 7323, 5.5), a limit on challenge ACKs
+//! (RFC 5961, 7); but for `linux-cubic` and `linux-bbr` D-SACK, F-RTO, Eifel, RACK and proportional rate reduction.
 //!
 //! `docs/senders.md` compares it with Linux.
 
 mod ack;
+mod bbr;
 mod congestion;
 mod connection;
 mod cubic;
@@ -35,6 +36,8 @@ mod hystart;
 mod lccwe;
 mod mobile;
 mod output;
+mod paced;
+mod pacer;
 mod preset;
 mod probe;
 mod prr;
@@ -42,6 +45,7 @@ mod rack;
 mod rack_ack;
 mod rack_state;
 mod rack_tlp;
+mod rate;
 mod reassembly;
 mod receive;
 mod recovery;

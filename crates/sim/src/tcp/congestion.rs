@@ -81,6 +81,11 @@ impl Congestion {
         };
     }
 
+    /// BBR cannot be had.
+    pub(super) fn forgo_bbr(&mut self) {
+        self.increase = WindowIncrease::AllAcked;
+    }
+
     fn initial_window(&self) -> u64 {
         self.initial_segments * self.smss
     }
@@ -139,6 +144,8 @@ impl Congestion {
                 self.grow(acked.min(limit * smss));
             }
             WindowIncrease::ByBytes { .. } => self.avoid_by_bytes(acked),
+            // BBR has its own window.
+            WindowIncrease::Bbr => {}
             WindowIncrease::AllAcked => {
                 let rest = self.grow_to_ssthresh(acked);
                 self.avoid_by_bytes(rest);
@@ -197,10 +204,10 @@ impl Congestion {
 
     /// `ssthresh` after a loss.
     fn reduced(&mut self, flight: u64, window: u64) -> u64 {
-        if self.increase == WindowIncrease::Cubic {
-            self.cubic.on_reduction(self.cwnd / self.smss) * self.smss
-        } else {
-            self.halved(flight, window)
+        match self.increase {
+            WindowIncrease::Cubic => self.cubic.on_reduction(self.cwnd / self.smss) * self.smss,
+            WindowIncrease::Bbr => self.ssthresh,
+            _ => self.halved(flight, window),
         }
     }
 

@@ -5,8 +5,10 @@ use core::net::IpAddr;
 
 use holdfast_wire::{Flags, Instant, Options, SeqNum, Timestamps};
 
+use super::bbr::Bbr;
 use super::congestion::Congestion;
 use super::handoffs::Handoffs;
+use super::pacer::Pacer;
 use super::rack_state::RackTlp;
 use super::reassembly::Reassembly;
 use super::rto::RtoEstimator;
@@ -32,6 +34,9 @@ pub struct Connection {
     pub(super) board: Scoreboard,
     /// What RACK-TLP knows.
     pub(super) tlp: RackTlp,
+    /// BBR, if that is the sender's.
+    pub(super) bbr: Option<Bbr>,
+    pub(super) pacer: Pacer,
     pub(super) rto: RtoEstimator,
     pub(super) timers: Timers,
     pub(super) timed: Option<Timed>,
@@ -104,6 +109,8 @@ impl Connection {
             congestion: Congestion::new(&settings),
             board: Scoreboard::default(),
             tlp: RackTlp::default(),
+            bbr: None,
+            pacer: Pacer::default(),
             rto: RtoEstimator::new(settings.rto),
             timers: Timers::default(),
             timed: None,
@@ -205,6 +212,10 @@ impl Connection {
             self.timers.persist = None;
             self.on_persist_timeout(now, out);
         }
+        if due(self.timers.pace) {
+            self.timers.pace = None;
+            self.on_pace_timeout(now, out);
+        }
         if due(self.timers.time_wait) {
             self.close(Ending::Closed);
         }
@@ -223,6 +234,7 @@ impl Connection {
             timers.delayed_ack,
             timers.dup_acks,
             timers.read,
+            timers.pace,
             timers.time_wait,
         ]
         .into_iter()

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 
 use holdfast_wire::Instant;
 
+use super::rate::Snapshot;
+
 /// A segment that is sent and not acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
@@ -22,8 +24,8 @@ pub(super) struct Sent {
     pub lost: bool,
     /// Reported by SACK.
     pub sacked: bool,
-    /// Bytes delivered in all when it was sent.
-    pub delivered: u64,
+    /// What was delivered when it was sent.
+    pub snapshot: Snapshot,
 }
 
 impl Sent {
@@ -47,6 +49,7 @@ pub(super) struct Flight {
     lost: u64,
     again: u64,
     sacked_segments: u32,
+    lost_in_all: u64,
 }
 
 impl Flight {
@@ -94,6 +97,11 @@ impl Flight {
         self.lost
     }
 
+    /// Bytes lost so far, those of retransmissions too.
+    pub(super) fn lost_in_all(&self) -> u64 {
+        self.lost_in_all
+    }
+
     /// Bytes whose retransmission is in flight.
     pub(super) fn again(&self) -> u64 {
         self.again
@@ -124,7 +132,7 @@ impl Flight {
         from: u64,
         to: u64,
         after_loss: bool,
-        delivered: u64,
+        snapshot: Snapshot,
         now: Instant,
     ) {
         self.split(from);
@@ -133,7 +141,7 @@ impl Flight {
         while let Some(sent) = self.segments.get_mut(index)
             && sent.to <= to
         {
-            (sent.at, sent.delivered, sent.repeated) = (now, delivered, true);
+            (sent.at, sent.snapshot, sent.repeated) = (now, snapshot, true);
             if after_loss && !sent.again {
                 sent.again = true;
                 self.again += sent.to - sent.from;
@@ -151,7 +159,7 @@ impl Flight {
                 again: false,
                 lost: false,
                 sacked: false,
-                delivered,
+                snapshot,
             });
         }
     }
@@ -221,6 +229,7 @@ impl Flight {
             }
             bytes += len;
         }
+        self.lost_in_all += bytes;
         bytes
     }
 

@@ -157,8 +157,8 @@ impl Connection {
         self.snd.una = 1;
         self.snd.nxt = self.snd.nxt.max(1);
         self.timers.retransmit = None;
-        let syn_lost = self.timed.is_none();
-        if let Some(timed) = self.timed.take() {
+        let timed = self.timed.take();
+        if let Some(timed) = timed {
             self.counters.rtt_samples += 1;
             self.rto.on_timed(timed.sent, now);
             let rtt = now.saturating_since(timed.sent);
@@ -167,7 +167,9 @@ impl Connection {
             self.rto.begin_after_lost_syn();
         }
         self.retries = 0;
-        self.congestion.begin(self.smss, syn_lost);
+        self.congestion.begin(self.smss, timed.is_none());
+        let rtt = timed.map(|timed| now.saturating_since(timed.sent));
+        self.begin_bbr(rtt, now);
         // The window of a SYN is not scaled.
         let scale = if segment.flags.has(Flags::SYN) {
             0

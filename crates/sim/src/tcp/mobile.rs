@@ -52,9 +52,10 @@ impl Connection {
             dup_acks,
             // The application's own.
             read: _,
+            pace,
             time_wait,
         } = &mut self.timers;
-        for timer in [retransmit, persist, delayed_ack, dup_acks, time_wait] {
+        for timer in [retransmit, persist, delayed_ack, dup_acks, pace, time_wait] {
             *timer = timer.map(|at| at + length);
         }
         if let Some(timed) = &mut self.timed {

@@ -22,6 +22,7 @@ impl Connection {
         self.leave_persist_if_open();
         if self.uses_rack() {
             self.send_with_rack(now, out);
+            self.note_if_app_limited();
         } else if self.congestion.recovering && self.uses_sack() {
             self.send_by_pipe(now, out);
         } else {
@@ -32,15 +33,30 @@ impl Connection {
 
     pub(super) fn send_by_window(&mut self, now: Instant, out: &mut Vec<Packet>) {
         loop {
-            while let Some((from, to)) = self.next_segment() {
-                self.emit(from, to, now, out);
-                self.snd.nxt = self.snd.nxt.max(to);
-            }
+            while self.send_burst(now, out) {}
             let is_full = self.snd.nxt < self.data_end() && self.congestion_room() < self.smss;
             if !is_full || !self.extrapolate(now) {
                 return;
             }
         }
+    }
+
+    /// Sends what may go at once. False: nothing.
+    fn send_burst(&mut self, now: Instant, out: &mut Vec<Packet>) -> bool {
+        let mut next = self.next_segment();
+        if next.is_none() {
+            return false;
+        }
+        let (mut bytes, most) = (0, self.burst(now));
+        for _ in 0..most {
+            let Some((from, to)) = next else { break };
+            self.emit(from, to, now, out);
+            self.snd.nxt = self.snd.nxt.max(to);
+            bytes += to - from;
+            next = self.next_segment();
+        }
+        self.pace(bytes, now);
+        bytes > 0
     }
 
     fn may_send(&self) -> bool {

@@ -41,6 +41,8 @@ pub enum Preset {
     /// F-RTO, undo by timestamps and D-SACK; otherwise as `LinuxReno`. Compared with it in
     /// docs/senders.md.
     LinuxCubic,
+    /// The same with BBR, version 1, instead of CUBIC. Compared with Linux in docs/senders.md.
+    LinuxBbr,
     /// OPNET's TCP NewReno with the parameters printed in M-TCP+ (Omueti and
     /// Trajković, 2007).
     #[serde(rename = "newreno-2007")]
@@ -57,7 +59,7 @@ pub enum Preset {
 
 impl Preset {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Reno,
         Self::NewReno,
         Self::Sack,
@@ -67,6 +69,7 @@ impl Preset {
         Self::Solaris26,
         Self::LinuxReno,
         Self::LinuxCubic,
+        Self::LinuxBbr,
         Self::NewReno2007,
         Self::Sack2007,
         Self::Reno2005,
@@ -84,6 +87,7 @@ impl Preset {
             Self::Solaris26 => "solaris26",
             Self::LinuxReno => "linux-reno",
             Self::LinuxCubic => "linux-cubic",
+            Self::LinuxBbr => "linux-bbr",
             Self::NewReno2007 => "newreno-2007",
             Self::Sack2007 => "sack-2007",
             Self::Reno2005 => "reno-2005",
@@ -115,6 +119,11 @@ impl Preset {
             Self::Solaris26 => solaris_2_6(),
             Self::LinuxReno => linux_reno(),
             Self::LinuxCubic => linux_cubic(),
+            Self::LinuxBbr => TcpSettings {
+                increase: WindowIncrease::Bbr,
+                idle_restart: IdleRestart::Never,
+                ..linux_cubic()
+            },
             Self::NewReno2007 => opnet_2007(LossRecovery::NewReno),
             Self::Sack2007 => opnet_2007(LossRecovery::Sack),
             Self::Reno2005 => ns_2_reno(),

@@ -82,9 +82,11 @@ impl Connection {
         let is_repeat = if let Some((from, to)) = self.next_new() {
             self.emit(from, to, now, out);
             self.snd.nxt = to;
+            self.pace(to - from, now);
             false
         } else if let Some(last) = self.tlp.flight.last().copied() {
             self.emit(last.from, last.to, now, out);
+            self.pace(last.to - last.from, now);
             true
         } else {
             return;
@@ -105,7 +107,9 @@ impl Connection {
             self.tlp.probe = None;
         } else if self.snd.una > probe.end {
             self.begin_reduction(false);
-            self.congestion.cwnd = self.congestion.ssthresh;
+            if self.bbr.is_none() {
+                self.congestion.cwnd = self.congestion.ssthresh;
+            }
             self.set_open_or_disorder();
         } else if ack.is_bare && !ack.reports {
             self.tlp.probe = None;
@@ -140,6 +144,7 @@ impl Connection {
                 let in_flight = self.tlp.flight.in_flight();
                 let (flight, window) = (self.flight(), self.snd.wnd);
                 if is_new {
+                    self.save_window_of_bbr();
                     self.congestion.on_loss(flight, window);
                 }
                 self.congestion
@@ -157,9 +162,11 @@ impl Connection {
         if !probes {
             tlp.timeouts += 1;
         }
+        self.time_out_bbr();
         self.rto.back_off();
         if let Some(first) = self.tlp.flight.first().copied() {
             self.emit(first.from, first.to, now, out);
+            self.pace(first.to - first.from, now);
         }
         self.start_retransmission_timer(now);
     }

@@ -63,6 +63,11 @@ impl Rack {
         self.min_rtt = Some(self.min_rtt.map_or(rtt, |least| least.min(rtt)));
     }
 
+    /// RACK.min_RTT.
+    pub(super) fn min_rtt(&self) -> Option<Duration> {
+        self.min_rtt
+    }
+
     /// Steps 1 and 2: a segment is delivered.
     pub(super) fn on_delivered(&mut self, sent: &Sent, now: Instant) {
         let rtt = now.saturating_since(sent.at);
@@ -177,6 +182,7 @@ impl Rack {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tcp::rate::Snapshot;
 
     const LEN: u64 = 1000;
     const CALM: Situation = Situation {
@@ -197,7 +203,13 @@ mod tests {
         let (mut rack, mut flight) = (Rack::default(), Flight::default());
         rack.on_round_trip(Duration::from_millis(100));
         for n in 0..10 {
-            flight.on_sent(n * LEN, (n + 1) * LEN, false, 0, at(2 * n));
+            flight.on_sent(
+                n * LEN,
+                (n + 1) * LEN,
+                false,
+                Snapshot::default(),
+                at(2 * n),
+            );
         }
         (rack, flight)
     }
@@ -267,8 +279,8 @@ mod tests {
         let (mut rack, mut flight) = ten();
         sack(&mut rack, &mut flight, 8, at(108));
         flight.mark_lost(|sent| [0, 9].contains(&(sent.from / LEN)));
-        flight.on_sent(0, LEN, true, 0, at(110));
-        flight.on_sent(9 * LEN, 10 * LEN, true, 0, at(112));
+        flight.on_sent(0, LEN, true, Snapshot::default(), at(110));
+        flight.on_sent(9 * LEN, 10 * LEN, true, Snapshot::default(), at(112));
         // 10 segments, one reported.
         assert_eq!(flight.in_flight(), 9 * LEN);
         sack(&mut rack, &mut flight, 9, at(212));
@@ -284,10 +296,10 @@ mod tests {
     #[test]
     fn an_ack_too_soon_for_the_retransmission_is_of_the_original() {
         let (mut rack, mut flight) = ten();
-        flight.on_sent(0, LEN, false, 0, at(90));
+        flight.on_sent(0, LEN, false, Snapshot::default(), at(90));
         sack(&mut rack, &mut flight, 0, at(100));
         assert_eq!(rack.newest, None);
-        flight.on_sent(LEN, 2 * LEN, false, 0, at(90));
+        flight.on_sent(LEN, 2 * LEN, false, Snapshot::default(), at(90));
         sack(&mut rack, &mut flight, 1, at(190));
         assert_eq!(rack.newest, Some((at(90), 2 * LEN)));
     }

@@ -19,6 +19,8 @@ impl Connection {
     ) {
         let prior_una = self.snd.una;
         let prior_in_flight = self.tlp.flight.in_flight();
+        let prior_lost = self.tlp.flight.lost_in_all();
+        let was_empty = self.tlp.flight.is_empty();
         let prior_flight = self.flight();
         let echo = segment.options.timestamps.filter(|_| self.has_timestamps);
         let mut ack = Ack {
@@ -36,10 +38,12 @@ impl Connection {
         if times.is_reordered {
             self.tlp.rack.on_reordering();
         }
-        self.take_round_trip(&ack, &times, now);
-        self.tlp.delivered += ack.delivered;
+        self.take_round_trip(&mut ack, &times, now);
+        let min_rtt = self.tlp.rack.min_rtt();
+        let rates = &mut self.tlp.rates;
+        ack.sample = rates.on_ack(ack.delivered, times.newest_new, min_rtt, now);
         if let Some((_, prior)) = times.newest {
-            self.tlp.rack.update_steps(prior, self.tlp.delivered);
+            self.tlp.rack.update_steps(prior, rates.delivered);
         }
         self.process_probe_ack(&ack);
         self.tlp.resend = Resend::Nothing;
@@ -51,7 +55,11 @@ impl Connection {
         if ack.restarts_timer && !self.schedule_probe(true, now) {
             self.rearm_timeout(now);
         }
-        if self.tlp.phase == Phase::Recovery {
+        if self.bbr.is_some() {
+            if !was_empty {
+                self.control_by_bbr(&ack, prior_in_flight, prior_lost, now);
+            }
+        } else if self.tlp.phase == Phase::Recovery {
             self.reduce_window(ack.delivered, ack.advances && ack.newly_lost == 0);
         } else if ack.advances {
             let flight = if self.congestion.in_slow_start() {
@@ -171,7 +179,7 @@ impl Connection {
     }
 
     /// RFC 6298 with the times of segments, and with the echo where all were retransmitted.
-    fn take_round_trip(&mut self, ack: &Ack, times: &Times, now: Instant) {
+    fn take_round_trip(&mut self, ack: &mut Ack, times: &Times, now: Instant) {
         let since = |at: Instant| now.saturating_since(at);
         let acked = times.acked.filter(|_| !times.acks_repeat);
         let newest = times.sacked.or(acked).map(|[_, newest]| since(newest));
@@ -181,6 +189,7 @@ impl Connection {
             let unit = self.settings.timestamp_clock.max(Duration::from_nanos(1));
             (elapsed < 1 << 31).then(|| unit.saturating_mul(elapsed.max(1)))
         });
+        ack.rtt = newest;
         let Some(rtt) = oldest.or(by_echo) else {
             return;
         };

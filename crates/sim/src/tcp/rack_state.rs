@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What RACK-TLP (RFC 8985) knows of one connection, in the states of Linux, and what one ACK reports.
 
-use holdfast_wire::Instant;
+use holdfast_wire::{Duration, Instant};
 
 use super::flight::{Flight, Sent};
 use super::prr::Prr;
 use super::rack::Rack;
+use super::rate::{Delivered, RateSample, Rates};
 use super::undo::Undo;
 
 /// Linux's states of congestion control.
@@ -70,8 +71,8 @@ pub(super) struct RackTlp {
     pub frto: bool,
     /// Timeouts in a row that were no zero-window probes.
     pub timeouts: u32,
-    /// Bytes delivered in all.
-    pub delivered: u64,
+    /// What is delivered, and how fast.
+    pub rates: Rates,
 }
 
 impl RackTlp {
@@ -112,6 +113,10 @@ pub(super) struct Ack {
     pub lost_repeat: bool,
     /// The timer starts anew.
     pub restarts_timer: bool,
+    /// The round trip of the newest segment that was sent once.
+    pub rtt: Option<Duration>,
+    /// What it shows of the rate.
+    pub sample: Option<RateSample>,
 }
 
 /// The times at which delivered segments were sent.
@@ -124,6 +129,8 @@ pub(super) struct Times {
     pub acks_repeat: bool,
     /// The newest of all, and what was delivered then.
     pub newest: Option<(Instant, u64)>,
+    /// The newest of those that no earlier ACK has reported.
+    pub newest_new: Option<Delivered>,
     /// The begin of the highest segment that an earlier ACK has reported.
     pub highest: Option<u64>,
     /// A segment below it that was sent once is delivered.
@@ -136,7 +143,15 @@ impl Times {
     }
 
     pub(super) fn note_delivered(&mut self, sent: &Sent) {
-        self.newest = self.newest.max(Some((sent.at, sent.delivered)));
+        self.newest = self.newest.max(Some((sent.at, sent.snapshot.delivered)));
+        let is_newest = |known: Delivered| (known.sent_at, known.to) < (sent.at, sent.to);
+        if !sent.sacked && self.newest_new.is_none_or(is_newest) {
+            self.newest_new = Some(Delivered {
+                sent_at: sent.at,
+                to: sent.to,
+                snapshot: sent.snapshot,
+            });
+        }
         let is_behind = self.highest.is_some_and(|highest| sent.from < highest);
         self.is_reordered |= is_behind && !sent.repeated && !sent.sacked;
     }

@@ -147,6 +147,7 @@ impl Connection {
             self.remember_windows();
         }
         let before = self.congestion.cwnd;
+        self.save_window_of_bbr();
         self.congestion.on_loss(self.flight(), self.snd.wnd);
         self.congestion.recover = self.snd.max;
         self.tlp.probe = None;
@@ -166,6 +167,10 @@ impl Connection {
 
     /// RFC 9937, 6.2: the window after an ACK that delivers this many bytes.
     pub(super) fn reduce_window(&mut self, delivered: u64, is_safe: bool) {
+        if self.bbr.is_some() {
+            // BBR's own window.
+            return;
+        }
         let (smss, in_flight) = (self.smss, self.tlp.flight.in_flight());
         let report = Report {
             delivered: delivered.div_ceil(smss),
@@ -181,7 +186,8 @@ impl Connection {
     /// All that was in flight at the begin is acknowledged.
     fn end_recovery(&mut self, ack: &Ack) {
         self.undo_if_spurious(ack, false);
-        if self.tlp.undo.stands() && self.congestion.ssthresh < u64::MAX {
+        let is_bbr = self.bbr.is_some();
+        if !is_bbr && self.tlp.undo.stands() && self.congestion.ssthresh < u64::MAX {
             self.congestion.cwnd = self.congestion.ssthresh;
         }
         self.tlp.phase = Phase::Open;
@@ -204,8 +210,11 @@ impl Connection {
             self.tlp.flight.forget_losses();
         }
         if let Some((ssthresh, cwnd)) = self.tlp.undo.take() {
-            self.congestion.cwnd = self.congestion.cwnd.max(cwnd);
+            if self.bbr.is_none() {
+                self.congestion.cwnd = self.congestion.cwnd.max(cwnd);
+            }
             self.congestion.ssthresh = self.congestion.ssthresh.max(ssthresh);
+            self.undo_bbr();
         }
         self.tlp.rack.look_again();
     }
@@ -299,6 +308,7 @@ impl Connection {
     /// What is lost goes again, in order, as far as the window has room.
     pub(super) fn resend_lost(&mut self, now: Instant, out: &mut Vec<Packet>) {
         let mut from = self.snd.una;
+        let (mut burst, mut bytes) = (0, 0);
         while let Some(sent) = self.tlp.flight.next_lost(from) {
             let room = self.congestion.cwnd;
             let room = room.saturating_sub(self.tlp.flight.in_flight());
@@ -306,14 +316,25 @@ impl Connection {
             // Linux does not retransmit what a shrunk window has left out.
             let is_outside = sent.to.min(self.fin_seq()) > self.window_end();
             if room < self.smss.min(sent.to - sent.from) || (is_outside && !is_first) {
-                return;
+                break;
+            }
+            if burst == 0 || sent.from != from {
+                // What lies apart is a burst of its own.
+                self.pace(bytes, now);
+                (burst, bytes) = (self.burst(now), 0);
+            }
+            if burst == 0 {
+                break;
             }
             self.emit(sent.from, sent.to, now, out);
             from = sent.to;
+            burst -= 1;
+            bytes += sent.to - sent.from;
             if is_first && self.tlp.waiting != Waiting::Reordering {
                 self.start_retransmission_timer(now);
             }
         }
+        self.pace(bytes, now);
     }
 
     /// The oldest segment goes again as if ACKs had asked for it.
@@ -330,6 +351,7 @@ impl Connection {
 
     /// Bytes from `from` up to `to` are sent.
     pub(super) fn note_sent(&mut self, from: u64, to: u64, now: Instant) {
+        self.restart_bbr(now);
         let recovers = self.tlp.phase >= Phase::Recovery;
         if from < self.snd.max && recovers {
             self.tlp.undo.on_repeat(self.clock(now));
@@ -337,7 +359,8 @@ impl Connection {
         if self.tlp.phase == Phase::Recovery {
             self.tlp.prr.on_sent(1);
         }
-        let delivered = self.tlp.delivered;
-        self.tlp.flight.on_sent(from, to, recovers, delivered, now);
+        let is_first = self.tlp.flight.is_empty();
+        let snapshot = self.tlp.rates.on_send(is_first, now);
+        self.tlp.flight.on_sent(from, to, recovers, snapshot, now);
     }
 }

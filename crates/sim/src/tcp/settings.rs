@@ -50,6 +50,9 @@ pub enum WindowIncrease {
     /// Slow start as `AllAcked`, ended by HyStart; in avoidance along CUBIC's curve (RFC 9438).
     /// A loss takes three tenths. [`TcpSettings::half_of`] gives only which timeouts count.
     Cubic,
+    /// By BBR, version 1, as Linux has it (draft-cardwell-iccrg-bbr-congestion-control-00), which also paces what is
+    /// sent. Needs [`LossRecovery::RackTlp`] and SACK at both ends; without, as `AllAcked`.
+    Bbr,
 }
 
 /// What `ssthresh` becomes half of after a loss.

@@ -19,6 +19,7 @@ use crate::content::ContentKind;
 use crate::packet::{Body, NodeId, Origin, Packet, TcpPacket};
 use crate::tcp::Reading;
 
+mod bbr;
 mod closing;
 mod mobile;
 mod newreno;

@@ -228,6 +228,7 @@ pub(super) struct Timers {
     pub delayed_ack: Option<Instant>,
     pub dup_acks: Option<Instant>,
     pub read: Option<Instant>,
+    pub pace: Option<Instant>,
     pub time_wait: Option<Instant>,
 }
 
