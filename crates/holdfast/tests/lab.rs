@@ -88,7 +88,7 @@ fn a_scenario_with_a_wrong_key_is_refused_in_one_line_with_status_64() {
 #[test]
 fn a_scenario_with_hosts_that_the_substrate_lacks_is_skipped_in_a_folder_and_refused_by_name() {
     let (folder, _) = folder_with(SCENARIO);
-    let today = "[hosts]\ncongestion_control = \"bbr\"\n";
+    let today = "[hosts]\ncongestion_control = \"vegas\"\n";
     fs::write(
         folder.path().join("t.toml"),
         SCENARIO.replacen("[hosts]\n", today, 1),
@@ -100,7 +100,7 @@ fn a_scenario_with_hosts_that_the_substrate_lacks_is_skipped_in_a_folder_and_ref
         entries[1]["runs_on"],
         serde_json::json!({"linux": 2, "live": 2, "model": 0})
     );
-    let why = "fh.congestion_control: got bbr, the model takes reno and cubic; \
+    let why = "fh.congestion_control: got vegas, the model takes reno, cubic and bbr; \
                set fh.preset, or run it on live or linux\n";
     let all = lab(folder.path(), &["run", ".", "--out", "-"]);
     let stderr = String::from_utf8(all.stderr.clone()).unwrap();

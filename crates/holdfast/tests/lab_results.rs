@@ -319,10 +319,10 @@ fn the_scenarios_and_claims_in_the_program_need_no_files() {
         "-",
     ];
     assert!(done(folder, &run).contains("\"scenario\":\"mtcp-plus-2007/undisturbed\""));
-    // Its hosts are Linux: by name it is refused, beside others too, as a file is.
-    for name in ["mtcp-1997/today", "papers/mtcp-1997/today.toml"] {
+    // One of its senders is Linux's alone: by name it is refused, beside others too, as a file is.
+    for name in ["lc-cwe-2005/today", "papers/lc-cwe-2005/today.toml"] {
         let error = refused(folder, &["run", "mtcp-plus-2007/undisturbed", name]);
-        let begin = "holdfast: papers/mtcp-1997/today.toml: fh.congestion_control: got ";
+        let begin = "holdfast: papers/lc-cwe-2005/today.toml: mh.congestion_control: got ";
         assert!(error.starts_with(begin), "{error}");
     }
     // Copies are files, and are never overwritten.

@@ -330,13 +330,13 @@ mod tests {
 
     #[test]
     fn what_the_model_cannot_do_ends_the_campaign_with_a_remedy() {
-        let text = "[transfer]\nbytes = 1000\n[wireless]\n[hosts]\ncongestion_control = \"bbr\"";
+        let text = "[transfer]\nbytes = 1000\n[wireless]\n[hosts]\ncongestion_control = \"vegas\"";
         let runs = runs(text);
         let refs: Vec<&Run> = runs.iter().collect();
         let error = run(&refs, &model(), 1, &StopFlag::default(), |_| Ok(())).unwrap_err();
         let error = format!("{error:#}");
         assert!(
-            error.contains("fh.congestion_control: got bbr, the model takes reno and cubic"),
+            error.contains("fh.congestion_control: got vegas, the model takes reno, cubic and bbr"),
             "{error}"
         );
     }

@@ -53,13 +53,16 @@ pub fn is_about(paper: &Paper, line: &ResultLine) -> bool {
 /// A scenario that cannot be read: one line with the file, the key and the remedy.
 pub fn runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
     let mut runs = paper.runs(true)?;
-    let more = selection::baseline_files(paper)?;
-    for file in recording(paper)?.into_iter().chain(more) {
+    let recorded = recording(paper)?.into_iter().map(|file| (file, false));
+    let compared = selection::baseline_files(paper)?;
+    let compared = compared.into_iter().map(|file| (file, true));
+    for (file, compares) in recorded.chain(compared) {
         let name = scenario_name(paper, &file.to_string_lossy());
         if !runs.iter().any(|run| run.scenario == name) {
             let mut own = Scenario::load(&file)?.runs(None)?;
-            // None of a scenario whose hosts the model lacks.
-            if SubstrateKind::Model.takes(&own) > 0 {
+            let taken = SubstrateKind::Model.takes(&own);
+            // None of a scenario whose hosts the model lacks, and no half of a comparison.
+            if taken > 0 && (!compares || taken == own.len()) {
                 own.retain(|run| SubstrateKind::Model.refusal(run).is_none());
                 runs.extend(own);
             }

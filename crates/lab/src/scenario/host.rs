@@ -22,7 +22,7 @@ pub struct HostConditions {
     /// Linux with Reno.
     pub preset: Option<Preset>,
     /// The congestion control of Linux hosts, by the kernel's name. The model, without a
-    /// preset, has `reno` and `cubic`.
+    /// preset, has `reno`, `cubic` and `bbr`.
     #[serde(deserialize_with = "congestion_control")]
     pub congestion_control: Option<String>,
     /// Selective acknowledgements.
@@ -97,6 +97,7 @@ impl HostConditions {
         self.preset.or_else(|| match self.congestion_control() {
             "reno" => Some(PRESET_DEFAULT),
             "cubic" => Some(Preset::LinuxCubic),
+            "bbr" => Some(Preset::LinuxBbr),
             _ => None,
         })
     }

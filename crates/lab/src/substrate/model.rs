@@ -78,7 +78,7 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
         let control = host.congestion_control();
         if host.model_preset().is_none() {
             lacking.push(format!(
-                "{name}.congestion_control: got {control}, the model takes reno and cubic; \
+                "{name}.congestion_control: got {control}, the model takes reno, cubic and bbr; \
                 set {name}.preset"
             ));
         }

@@ -99,6 +99,7 @@ mod tests {
         let with = |control: &str| fh(&format!("congestion_control = \"{control}\""));
         assert_eq!(with("reno"), Preset::LinuxReno.settings());
         assert_eq!(with("cubic"), Preset::LinuxCubic.settings());
+        assert_eq!(with("bbr"), Preset::LinuxBbr.settings());
         // A preset wins.
         let both = fh("congestion_control = \"cubic\"\npreset = \"sack\"");
         assert_eq!(both, Preset::Sack.settings());
