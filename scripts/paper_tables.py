@@ -30,6 +30,7 @@ TABLES = {
     "senders-no-sack-plain": (["senders-model", "senders"], linux.senders("no-sack plain")),
     "senders-sack-plain": (["senders-model", "senders"], linux.senders("sack plain")),
     "senders-cubic": (["senders-model", "senders"], linux.senders("cubic")),
+    "senders-bbr": (["senders-model", "senders"], linux.senders("bbr")),
     "lc-cwe": (["lc-cwe"], model.lc_cwe),
     "mtcp-disconnections": (["mtcp-disconnections"], model.mtcp_disconnections),
     "mtcp-variants": (["mtcp-variants"], model.mtcp_variants),
