@@ -18,7 +18,7 @@ pub(crate) struct Loss {
 }
 
 impl Scoreboard {
-    /// Update (): takes in a block; returns whether it has somergedhing new.
+    /// Update (): takes in a block; returns whether it has something new.
     pub(crate) fn add(&mut self, start: u64, end: u64) -> bool {
         if start >= end {
             return false;
