@@ -11,10 +11,11 @@ the run. When the whole sample was tried, what survived is tried again with all 
 not compile does not count. Before each of these, the tests have to pass without a mutant.
 
 A run may be stopped at any time: the next one goes on where it ended. target/mutants/*.tsv has the outcome
-of each mutant: the file's name is a hash of the crates that the tests are built from. Works on a copy of
+of each mutant: the file's name is a hash of this file and of the crates that the tests are built from. Works on a copy of
 the files that git knows, in target/mutants.
 
-The last lines are the mutants that survived, and `N caught, N survived`. Status 1: less than 85 % were caught.
+The last lines are the mutants that survived, and `N caught, N survived`. Status 1: less than 85 % were caught, or not
+all were tried.
 """
 
 import argparse
@@ -34,6 +35,8 @@ FOLDER = (SOURCE / os.environ.get("CARGO_TARGET_DIR", "target")) / "mutants"
 TREE = FOLDER / "tree"
 # What the tests of the engine are built from.
 BUILT_FROM = ["Cargo.lock", "Cargo.toml", "crates/core", "crates/settings", "crates/wire"]
+# And what decides how they are run.
+OUTCOMES_FROM = [*BUILT_FROM, "scripts/mutants.py"]
 CAUGHT_MIN_PERCENT = 85
 # Of 5000 for each scheme, and of 300 for each forgery.
 CASES_FIRST = 100
@@ -66,7 +69,7 @@ def files():
 def hash_of(names):
     digest = hashlib.sha256()
     for name in sorted(names):
-        if any(name == part or name.startswith(part + "/") for part in BUILT_FROM):
+        if any(name == part or name.startswith(part + "/") for part in OUTCOMES_FROM):
             digest.update(name.encode() + b"\0" + pathlib.Path(name).read_bytes() + b"\0")
     return digest.hexdigest()[:12]
 
@@ -144,7 +147,7 @@ class Results:
         with self.path.open("a") as file:
             file.write("\t".join((stage, outcome, test or "-", name)) + "\n")
 
-    def of(self, name):
+    def outcome(self, name):
         """The outcome of a mutant so far, and its last stage. None: it is not known."""
         for stage in ("all", "first"):
             if (name, stage) in self.found:
@@ -188,19 +191,19 @@ def try_mutant(mutant, stages):
 def try_all(sample, found, results):
     check_tests(results, FIRST, "first")
     for name in sample:
-        if results.of(name) is None:
+        if results.outcome(name) is None:
             results.add(name, "first", *try_mutant(found[name], FIRST))
-            print(f"{results.of(name)[0]:9} {name}", flush=True)
-    survived = [name for name in sample if results.of(name) == ("survived", "first")]
+            print(f"{results.outcome(name)[0]:9} {name}", flush=True)
+    survived = [name for name in sample if results.outcome(name) == ("survived", "first")]
     if survived:
         check_tests(results, ["all"], "all")
     for name in survived:
         results.add(name, "all", *try_mutant(found[name], ["all"]))
-        print(f"{results.of(name)[0]:9} {name}, all cases", flush=True)
+        print(f"{results.outcome(name)[0]:9} {name}, all cases", flush=True)
 
 
 def report(sample, results):
-    outcomes = {name: results.of(name) for name in sample if results.of(name)}
+    outcomes = {name: results.outcome(name) for name in sample if results.outcome(name)}
     def chosen(outcome):
         return [name for name, found in outcomes.items() if found[0] == outcome]
     survived, caught = chosen("survived"), chosen("caught")
@@ -210,7 +213,7 @@ def report(sample, results):
     print(f"{len(outcomes)} of {len(sample)} tried, {len(chosen('unviable'))} do not compile; "
           f"{100 * len(caught) / max(viable, 1):.1f} % of {viable} caught")
     print(f"{len(caught)} caught, {len(survived)} survived")
-    return 100 * len(caught) >= CAUGHT_MIN_PERCENT * viable
+    return len(outcomes) == len(sample) and 100 * len(caught) >= CAUGHT_MIN_PERCENT * viable
 
 
 def main():

@@ -197,7 +197,7 @@ def handoff_state(snoop, mtcp, split):
         **{f"I-TCP, {kib} KiB": max(run["acknowledged_ahead_bytes"] for run in runs)
            for (kib,), runs in groups(split, "buffer_kib").items()},
     }
-    rate = {line["conditions"]["wired.rate_mbit_per_s"] * 1e6 for line in [*multicast, *split]}
+    rate = {line["conditions"]["wired.rate_mbit_per_s"] * 1e6 for line in [*multicast, *mtcp, *split]}
     assert rate == {WIRED_BIT_PER_S}, rate
     return [[name, f"{count:,}", f"{count * 8e3 / WIRED_BIT_PER_S:.2f}"] for name, count in moved.items()]
 

@@ -27,10 +27,12 @@ const PROBE_INTERVAL_MAX: Duration = Duration::from_millis(300);
 /// It grows to this part of the silence: an outage without a report lasts that much longer.
 const PROBE_SILENCE_PARTS: u32 = 600;
 /// The same on a link that keeps its packets: they probe by themselves, and a probe waits behind
-/// them. Also while no round trip is measured.
+/// them. While no round trip is measured the link may be such a one.
 const PROBE_INTERVAL_KEPT: Duration = Duration::from_secs(1);
 /// A probe takes one part in this many of the link, unless the interval is at its limits.
 const PROBE_PARTS: u32 = 20;
+/// On the slowest links it takes one part in this many.
+const PROBE_PARTS_SLOW: u32 = 4;
 /// Bytes of a probe, with its headers.
 const PROBE_BYTES: u64 = 60;
 /// Bytes of a segment.
@@ -91,7 +93,8 @@ impl ChangingLink {
             return PROBE_INTERVAL_KEPT;
         }
         let probe_time = rate.map_or(Duration::ZERO, |rate| time_on_link(PROBE_BYTES, rate));
-        let first = (probe_time * PROBE_PARTS).clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX);
+        let longest = PROBE_INTERVAL_MAX.max(probe_time * PROBE_PARTS_SLOW);
+        let first = (probe_time * PROBE_PARTS).clamp(PROBE_INTERVAL_MIN, longest);
         first.max(silence / PROBE_SILENCE_PARTS)
     }
 
@@ -179,8 +182,24 @@ mod tests {
             [0, 6, 600].map(&mut patience_after_s),
             [1_000, 7_550, 25_050]
         );
-        let interval = link.probe_interval(None, Duration::from_secs(8), false);
-        assert_eq!(interval, Duration::from_secs(1));
+    }
+
+    #[test]
+    fn without_a_measured_round_trip_probes_are_rare() {
+        let interval_ms = |measured| {
+            let link = ChangingLink::default();
+            let interval = link.probe_interval(None, Duration::ZERO, measured);
+            interval.as_millis()
+        };
+        assert_eq!([false, true].map(interval_ms), [1000, 100]);
+    }
+
+    /// A probe of 60 bytes takes 300 ms.
+    #[test]
+    fn probes_take_a_quarter_of_the_slowest_link() {
+        let link = ChangingLink::default();
+        let interval = link.probe_interval(Some(200), Duration::ZERO, true);
+        assert_eq!(interval, Duration::from_millis(1200));
     }
 
     #[test]

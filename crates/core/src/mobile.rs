@@ -302,7 +302,7 @@ impl Mobile {
     fn probe_interval(&self, settings: &Settings, now: Instant) -> Duration {
         if let Some(link) = &self.changing {
             let away = now.saturating_since(self.since);
-            // The probe of an upload is small.
+            // Without data in flight the answer to a probe waits for no segment.
             let measured = self.rtt.least().is_some() || self.in_flight.bytes == 0;
             let interval = link.probe_interval(self.delivery.bytes_per_s(), away, measured);
             return interval.min(settings.probe_interval_max);
@@ -313,8 +313,8 @@ impl Mobile {
         interval.clamp(settings.probe_interval_min, settings.probe_interval_max)
     }
 
-    /// Bytes of a probe at most. One byte takes a slow link no time, and its ACK differs from that of a
-    /// segment.
+    /// Bytes of a probe at most. One byte takes a slow link little time, and its ACK differs from that of
+    /// its segment.
     pub(crate) fn probe_len_max(&self) -> u32 {
         self.changing.as_ref().map_or(u32::MAX, |_| 1)
     }

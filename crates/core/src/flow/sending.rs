@@ -40,9 +40,9 @@ pub(crate) struct Probed {
     seq: SeqNum,
     /// What was sent before has an older timestamp.
     tsval: Option<u32>,
-    /// It is a byte of a segment with the same timestamp, or with none: an ACK beyond that byte
-    /// answers the segment.
-    is_byte_alike: bool,
+    /// What the MH acknowledges if it has received the probe and nothing else since. An ACK of more
+    /// answers the probe's segment. None: that has another timestamp, or the FH has retransmitted it.
+    probe_alone: Option<SeqNum>,
 }
 
 /// The state of sending from the cache since it began.
@@ -261,21 +261,29 @@ impl<P: Payload> Flow<P> {
             let len = piece.payload.segment_len().max(1);
             self.cache.piece(una, None, len.min(len_max))
         })?;
+        let has_timestamp_of_segment = self.tsval_sent.is_none_or(|sent| sent == piece.tsval);
+        let probe_alone = (len_max == 1 && has_timestamp_of_segment)
+            .then(|| self.sacked.next_missing(piece.end).0);
         self.probed.get_or_insert(Probed {
             seq: piece.seq,
             tsval: self.tsval_sent,
-            is_byte_alike: len_max == 1 && self.tsval_sent.is_none_or(|sent| sent == piece.tsval),
+            probe_alone,
         });
         Some(self.resend(piece))
     }
 
-    /// Data of the FH passes in a silence: its answer is as good as that of a probe.
-    pub(crate) fn note_passed_probe(&mut self, segment: &Segment) {
-        self.probed.get_or_insert(Probed {
+    /// Data of the FH passes in a silence: its answer is as good as that of a probe. If the FH
+    /// retransmits the segment of the probe, an ACK beyond the probe may answer that. As long as no
+    /// round trip is `measured`, the FH retransmits on slow links too.
+    pub(crate) fn note_passed_probe(&mut self, segment: &Segment, measured: bool) {
+        let probed = self.probed.get_or_insert(Probed {
             seq: segment.seq,
             tsval: segment.options.timestamps.map(|ts| ts.tsval),
-            is_byte_alike: false,
+            probe_alone: None,
         });
+        if measured && segment.seq.at_or_before(probed.seq) {
+            probed.probe_alone = None;
+        }
     }
 
     /// The MH's segment answers what was sent before the first probe: it echoes an older timestamp
@@ -300,7 +308,9 @@ impl<P: Payload> Flow<P> {
             (Some(tsval), Some(ts)) => tsval.wrapping_sub(ts.tsecr) as i32,
             _ => 0,
         };
-        let is_beyond = probed.is_byte_alike && segment.ack.after(probed.seq + 1);
+        let is_beyond = probed
+            .probe_alone
+            .is_some_and(|alone| segment.ack.after(alone));
         reports_new && (age > 0 || (age == 0 && is_beyond))
     }
 

@@ -67,9 +67,6 @@ impl<P: Payload> Turn<'_, P> {
     /// Data that the MH may lack: cached, and forwarded if it is its turn.
     fn cache_and_decide(&mut self, segment: &Segment, payload: &P) -> Verdict {
         if !self.scheme.caches() {
-            if self.mobile.link == Link::Silent {
-                self.flow.note_passed_probe(segment);
-            }
             self.hook(|scheme, flow, cx| scheme.on_data(flow, segment, Insertion::Full, cx));
             self.forward(segment);
             return Verdict::Forward;
@@ -111,6 +108,10 @@ impl<P: Payload> Turn<'_, P> {
     }
 
     fn forward(&mut self, segment: &Segment) {
+        if self.mobile.link == Link::Silent {
+            self.flow
+                .note_passed_probe(segment, self.mobile.rtt.least().is_some());
+        }
         self.flow.on_forwarded(segment, self.now);
         self.mobile.on_sent(self.now);
         self.mobile.cell.forwarded_bytes += u64::from(segment.payload_len);

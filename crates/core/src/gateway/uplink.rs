@@ -43,6 +43,9 @@ impl<P: Payload> Gateway<P> {
         let mobile_id = turn.flow.mobile;
         let was_mute = core::mem::replace(&mut turn.flow.mute, Mute::No) != Mute::No;
         let kept = turn.shows_that_link_kept(segment, &outcome);
+        if was_mute {
+            turn.flow.probed = None;
+        }
         turn.follow_upload(flow_id, segment, payload);
         let is_back = turn.learn_of_link(segment, &outcome);
         let verdict = turn.answer_mh_segment(segment, payload, &outcome);

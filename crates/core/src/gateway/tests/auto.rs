@@ -92,7 +92,7 @@ fn an_answer_to_a_probe_shows_that_what_came_before_it_is_lost() {
     let Busy { una, .. } = busy(&mut bench);
     bench.wait(500);
     // The MH echoes the probe's timestamp, which is that of the newest segment.
-    let mut lines = bench.up(una + LEN).lines;
+    let mut lines = bench.up(una + 1).lines;
     lines.extend(bench.wait(200));
     assert_eq!(bench.counter("recoveries"), 1);
     assert!(bench.gateway.has_outages());
@@ -105,40 +105,58 @@ fn an_answer_to_a_probe_shows_that_what_came_before_it_is_lost() {
     }
 }
 
-/// Four segments with one timestamp, and then silence until it is probed; the first byte of them.
-fn alike(bench: &mut Bench) -> u32 {
-    let Busy { next, .. } = busy(bench);
-    bench.up(next);
-    bench.wait(20);
-    bench.forward(next, 4);
-    let probes = bench.wait(500);
-    let probe = format!("DATA {next}..{} ", next + 1);
-    assert!(
-        probes.iter().all(|line| line.starts_with(&probe)),
-        "{probes:?}"
-    );
-    next
+/// A flow with timestamps, and one without. Each sends four segments at once, and then there is
+/// silence until it is probed. Calls `test` with the first byte of them.
+fn with_probe_like_its_segment(test: impl Fn(&mut Bench, u32)) {
+    for timestamps in [true, false] {
+        let mut bench = bench(Scheme::Auto);
+        bench.timestamps = timestamps;
+        bench.mh_port += 1;
+        bench.shake_hands(0, 5000);
+        bench.up(1);
+        let Busy { next, .. } = busy(&mut bench);
+        bench.up(next);
+        bench.wait(20);
+        bench.forward(next, 4);
+        let probes = bench.wait(500);
+        let probe = format!("DATA {next}..{} ", next + 1);
+        let is_probe = |line: &String| line.starts_with(&probe);
+        assert!(
+            !probes.is_empty() && probes.iter().all(is_probe),
+            "{probes:?}"
+        );
+        test(&mut bench, next);
+    }
 }
 
 #[test]
 fn an_ack_beyond_the_byte_of_the_probe_shows_that_the_link_is_slow() {
-    let mut bench = bench(Scheme::Auto);
-    let una = alike(&mut bench);
-    let answer = bench.up(una + LEN);
-    assert_eq!(answer.lines, Vec::<String>::new());
-    assert_eq!(bench.counter("false_silences"), 1);
-    assert_eq!(bench.counter("recoveries"), 0);
+    with_probe_like_its_segment(|bench, una| {
+        let answer = bench.up(una + LEN);
+        assert_eq!(answer.lines, Vec::<String>::new());
+        assert_eq!(bench.counter("false_silences"), 1);
+        assert_eq!(bench.counter("recoveries"), 0);
+    });
 }
 
 #[test]
 fn an_ack_of_the_byte_of_the_probe_shows_that_its_segment_is_lost() {
-    let mut bench = bench(Scheme::Auto);
-    let una = alike(&mut bench);
-    let mut lines = bench.up(una + 1).lines;
-    lines.extend(bench.wait(200));
-    assert_eq!(bench.counter("recoveries"), 1);
-    let rest = format!("DATA {}..{} ", una + 1, una + LEN);
-    assert!(lines[0].starts_with(&rest), "{lines:?}");
+    with_probe_like_its_segment(|bench, una| {
+        let mut lines = bench.up(una + 1).lines;
+        lines.extend(bench.wait(200));
+        assert_eq!(bench.counter("recoveries"), 1);
+        let rest = format!("DATA {}..{} ", una + 1, una + LEN);
+        assert!(lines[0].starts_with(&rest), "{lines:?}");
+    });
+}
+
+#[test]
+fn an_ack_of_the_fhs_own_copy_is_no_sign_of_a_slow_link() {
+    with_probe_like_its_segment(|bench, una| {
+        assert!(bench.down(una, LEN).forwarded);
+        bench.up(una + LEN);
+        assert_eq!(bench.counter("recoveries"), 1);
+    });
 }
 
 #[test]
@@ -150,13 +168,13 @@ fn a_duplicate_of_an_earlier_silence_is_no_answer_to_the_probe_of_this_one() {
     bench.up(una + LEN);
     bench.wait(3_000);
     assert_eq!(bench.counter("silences"), 2);
-    // The probe of the first silence was a copy of the segment at `una`.
-    let answer = bench.up_with_sack(una + LEN, una, una + LEN);
+    // The probe of the first silence was the byte at `una`.
+    let answer = bench.up_with_sack(una + LEN, una, una + 1);
     assert!(answer.forwarded);
     assert_eq!(bench.counter("recoveries"), 0);
     bench.wait(3_000);
     // That of the second one.
-    bench.up_with_sack(una + 3 * LEN, una + LEN, una + 2 * LEN);
+    bench.up_with_sack(una + 3 * LEN, una + LEN, una + LEN + 1);
     assert_eq!(bench.counter("recoveries"), 1);
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct Bench {
     pub mh_clock_newest: u32,
     /// Both SYNs permit SACK.
     pub sack_permitted: bool,
+    /// Both ends send timestamps.
+    pub timestamps: bool,
 }
 
 /// The answer to one input.
@@ -67,6 +69,7 @@ pub(crate) fn not_adopted(settings: Settings) -> Bench {
         fh_clock_seen: 1000,
         mh_clock_newest: 71_000,
         sack_permitted: false,
+        timestamps: true,
     }
 }
 
@@ -115,7 +118,7 @@ impl Bench {
             flags: Flags::ACK,
             window: 500,
             options: Options {
-                timestamps: Some(Timestamps {
+                timestamps: self.timestamps.then(|| Timestamps {
                     tsval: self.clock(),
                     tsecr: self.mh_clock_seen,
                 }),
@@ -135,7 +138,7 @@ impl Bench {
             flags: Flags::ACK,
             window: WINDOW,
             options: Options {
-                timestamps: Some(Timestamps {
+                timestamps: self.timestamps.then(|| Timestamps {
                     tsval: self.clock() + 70_000,
                     tsecr: self.fh_clock_seen,
                 }),

@@ -121,6 +121,30 @@ fn a_silence_that_one_flow_makes_freezes_no_other_for_long() {
 }
 
 #[test]
+fn a_flow_that_was_mute_is_probed_anew_in_the_next_silence() {
+    let mut bench = two_flows(Scheme::Auto);
+    bench.forward(1001, 4);
+    bench.wait(3_000);
+    bench.mh_port += 1;
+    bench.forward(1001, 1);
+    bench.up(2001);
+    bench.wait(100);
+    bench.mh_port -= 1;
+    bench.up(2001);
+    bench.wait(200);
+    bench.up(5001);
+    bench.wait(200);
+    assert_eq!(link(&bench), LinkState::Up);
+    // A slow link: the first of four segments arrives after seconds.
+    bench.forward(5001, 4);
+    bench.wait(5_000);
+    let before = ["silences", "false_silences", "recoveries"].map(|name| bench.counter(name));
+    bench.up(6001);
+    let after = ["silences", "false_silences", "recoveries"].map(|name| bench.counter(name));
+    assert_eq!((before, after), ([2, 0, 1], [2, 1, 1]));
+}
+
+#[test]
 fn a_mute_flow_that_is_answered_gets_all_that_is_in_the_cache() {
     let mut bench = two_flows(Scheme::Hold);
     bench.forward(1001, 8);
