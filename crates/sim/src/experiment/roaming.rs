@@ -243,12 +243,7 @@ mod tests {
         };
         let plan = GatewayPlan::before_last(settings, &experiment.hops);
         experiment.gateway = Some(GatewayPlan {
-            signal: Some(LinkSignal {
-                source: LinkSource::Carrier,
-                down_after: Some(Duration::ZERO),
-                up_after: Some(Duration::ZERO),
-                warned_before: None,
-            }),
+            signal: Some(LinkSignal::at_once(LinkSource::Carrier)),
             ..plan
         });
         experiment

@@ -31,6 +31,18 @@ pub struct LinkSignal {
     pub warned_before: Option<Duration>,
 }
 
+impl LinkSignal {
+    /// Both reports come at once, and nothing warns.
+    pub const fn at_once(source: LinkSource) -> Self {
+        Self {
+            source,
+            down_after: Some(Duration::ZERO),
+            up_after: Some(Duration::ZERO),
+            warned_before: None,
+        }
+    }
+}
+
 /// What a gateway is to be.
 #[derive(Clone, Debug)]
 pub struct GatewayRole {

@@ -177,12 +177,7 @@ fn with_encrypted_headers_each_base_station_is_a_router() {
             ..Settings::default()
         };
         experiment.gateway = Some(GatewayPlan {
-            signal: Some(LinkSignal {
-                source: LinkSource::Carrier,
-                down_after: Some(Duration::ZERO),
-                up_after: Some(Duration::ZERO),
-                warned_before: None,
-            }),
+            signal: Some(LinkSignal::at_once(LinkSource::Carrier)),
             ..GatewayPlan::before_last(settings, &plain.hops)
         });
         experiment
