@@ -121,6 +121,7 @@ pub(crate) struct Flow<P: Payload> {
     adoption: Option<Box<adoption::Adoption>>,
     /// The MH's last implausible segment.
     unseen: Option<Box<credible::Unseen>>,
+    contradiction: Option<Box<credible::Contradiction>>,
     pub cache: SegmentCache<P>,
     pub sacked: Scoreboard,
     /// SND.NXT toward the MH: cached bytes from here on are a backlog.
@@ -197,6 +198,7 @@ impl<P: Payload> Flow<P> {
             handshake: handshake::Handshake::default(),
             adoption: None,
             unseen: None,
+            contradiction: None,
             cache: SegmentCache::default(),
             sacked: Scoreboard::default(),
             sent_nxt: SeqNum::default(),

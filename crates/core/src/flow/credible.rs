@@ -39,6 +39,12 @@ const RECENT_MAX: Duration = Duration::from_secs(30 * 60);
 /// What a timestamp clock may run ahead of ours, in its ticks.
 const CLOCK_SLACK_TICKS: u32 = 1_000_000;
 
+/// The MH's segments contradict what is known if they do so for longer than any reordering lasts.
+const CONTRADICTED_MIN: Duration = Duration::from_secs(5);
+
+/// And if there are as many of them.
+const CONTRADICTIONS_MIN: u32 = 3;
+
 /// What may lie beyond all that was seen of an end whose window scale is not known, in bytes:
 /// as much as the largest window that today's hosts offer by default.
 pub(super) const BEYOND_SEEN_MAX: u32 = 4 << 20;
@@ -79,6 +85,17 @@ impl Unseen {
     pub(super) fn must_be_true(&self, now: Instant) -> bool {
         now.saturating_since(self.since) >= QUIET_MIN
     }
+}
+
+/// The MH acknowledges less than it has acknowledged as far as is known. A true MH does so for as
+/// long as segments are reordered. After that, what is known is wrong: a forged segment was
+/// believed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Contradiction {
+    /// The highest ACK of these segments. Forged ones do not follow each other so closely.
+    ack: SeqNum,
+    since: Instant,
+    segments: u32,
 }
 
 /// What an MH's segment is to the flow.
@@ -170,6 +187,31 @@ impl<P: Payload> Flow<P> {
             since,
         }));
         Credit::None
+    }
+
+    /// True if the MH's segments have shown for a while that SND.UNA is too high.
+    pub(super) fn is_contradicted(&mut self, segment: &Segment, now: Instant) -> bool {
+        let is_low = segment.ack.before(self.fh.una);
+        if !is_low && self.mh_ack_fits(segment.ack) {
+            self.contradiction = None;
+        }
+        // An FH relies on what the gateway has sent to it, and on other numbers than the MH's.
+        let is_bound = self.has_own_sender || self.owed.is_some() || self.renumber.is_some();
+        let is_of_mh = self.mh_seq_fits(segment) && !self.fh_drops_as_old(segment, now);
+        if !is_low || is_bound || !is_of_mh {
+            return false;
+        }
+        let window = self.mh_window_max(segment.window);
+        let last = self.contradiction.as_deref().copied();
+        let last = last.filter(|last| near(segment.ack, last.ack, window));
+        let contradiction = Contradiction {
+            ack: last.map_or(segment.ack, |last| last.ack.max(segment.ack)),
+            since: last.map_or(now, |last| last.since),
+            segments: last.map_or(1, |last| last.segments.saturating_add(1)),
+        };
+        self.contradiction = Some(Box::new(contradiction));
+        contradiction.segments >= CONTRADICTIONS_MIN
+            && now.saturating_since(contradiction.since) >= CONTRADICTED_MIN
     }
 
     fn give_credit(&mut self, credit: Credit, now: Instant) -> Credit {

@@ -54,8 +54,8 @@ pub(crate) struct AckOutcome {
     /// What newly arrived, by when it was sent, and bytes of it.
     pub arrivals: Arrivals,
     pub arrived_bytes: u32,
-    /// What was known of the flow was wrong; it was opened anew.
-    pub is_opened_anew: bool,
+    /// What was known of the flow was wrong; it is opened anew, or adopted anew.
+    pub begins_anew: bool,
 }
 
 impl<P: Payload> Flow<P> {
@@ -71,6 +71,15 @@ impl<P: Payload> Flow<P> {
         self.counted_cached_bytes = counted_cached_bytes;
         self.counted_confirmed = counted_confirmed;
         (self.waits, self.index_at_mobile) = (waits, index_at_mobile);
+    }
+
+    /// The numbers are wrong. The connection is the same, and is adopted as in mid-stream.
+    fn adopt_anew(&mut self, now: Instant) {
+        let scales = (self.fh.window_scale, self.mh.window_scale);
+        let adoption = self.adoption.take();
+        self.begin_anew(now);
+        (self.fh.window_scale, self.mh.window_scale) = scales;
+        self.adoption = adoption;
     }
 
     /// A segment of the FH that is no SYN.
@@ -90,6 +99,9 @@ impl<P: Payload> Flow<P> {
         }
         if self.stage != Stage::Open {
             return outcome;
+        }
+        if self.contradiction.is_some() {
+            self.note_for_adoption(segment, now);
         }
         if self.mh_drops_as_old(segment, now) {
             self.note_for_adoption(segment, now);
@@ -174,6 +186,10 @@ impl<P: Payload> Flow<P> {
         if !segment.flags.has(Flags::ACK) {
             return outcome;
         }
+        if self.stage == Stage::Open && self.is_contradicted(segment, now) {
+            self.adopt_anew(now);
+            outcome.begins_anew = true;
+        }
         if self.stage == Stage::Adopting && !self.open(segment, now) {
             self.adoption.get_or_insert_default().note_mh(segment);
             return outcome;
@@ -190,7 +206,7 @@ impl<P: Payload> Flow<P> {
                 self.fh.max = segment.ack;
                 self.fh.doubted = Some(segment.ack);
             }
-            Credit::None if self.open_anew(segment, now) => outcome.is_opened_anew = true,
+            Credit::None if self.open_anew(segment, now) => outcome.begins_anew = true,
             Credit::None => return outcome,
         }
         outcome.credible = true;

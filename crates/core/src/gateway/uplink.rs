@@ -105,7 +105,7 @@ impl<P: Payload> Turn<'_, P> {
             |cache, range| scheme.on_acked(&key, cache, range, shared, counters),
             self.now,
         );
-        if outcome.is_opened_anew {
+        if outcome.begins_anew {
             self.scheme.reset();
         }
         outcome

@@ -172,6 +172,22 @@ fn run_all(variant: Variant) {
     );
 }
 
+/// Cases that failed once.
+#[test]
+fn cases_that_failed_once_pass() {
+    let snoop_1995 = (Scheme::Snoop, SnoopSet::Paper1995, false);
+    let auto = (Scheme::Auto, SnoopSet::Today, false);
+    let m_tcp = (Scheme::Mtcp, SnoopSet::Today, false);
+    for (variant, kind, seed) in [
+        (snoop_1995, Forgery::DataWithAckOfUnsent, 1412),
+        (auto, Forgery::AckOfUnsent, 920),
+        (m_tcp, Forgery::BlindData, 819),
+        (m_tcp, Forgery::SackInverted, 1051),
+    ] {
+        attacked(variant, Some(kind), seed, false);
+    }
+}
+
 #[test]
 fn forgeries_change_nothing_for_hold() {
     run_all((Scheme::Hold, SnoopSet::Today, false));

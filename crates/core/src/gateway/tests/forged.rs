@@ -605,3 +605,63 @@ fn a_flow_with_foreign_clocks_is_followed_again_after_a_minute() {
     bench.put(data);
     assert_eq!(bench.cached(), 1000);
 }
+
+/// A forged ACK of what was never sent was believed: it has a number in the FH's window, and the
+/// MH's window is not known.
+fn misled() -> Bench {
+    let mut bench = timeless_download();
+    let mut forged = timeless(bench.mh_segment(900_000));
+    forged.seq += 100;
+    bench.put(forged);
+    assert_eq!(bench_una(&bench), 900_000);
+    bench
+}
+
+fn bench_una(bench: &Bench) -> u32 {
+    first_flow(&bench.gateway).fh.una.get()
+}
+
+#[test]
+fn a_flow_that_a_forged_ack_misled_is_adopted_anew_after_five_seconds() {
+    let mut bench = misled();
+    for i in 0..12 {
+        let next = 4001 + i * LEN;
+        let data = timeless(bench.fh_segment(next, LEN));
+        bench.put(data);
+        let ack = timeless(bench.mh_segment(next + LEN));
+        bench.put(ack);
+        let expected = if i < 10 { 900_000 } else { next + LEN };
+        assert_eq!(bench_una(&bench), expected, "segment {i}");
+        bench.wait(500);
+    }
+    let data = timeless(bench.fh_segment(4001 + 12 * LEN, LEN));
+    bench.put(data);
+    assert_eq!((bench.state(), bench.cached()), ("open", u64::from(LEN)));
+}
+
+#[test]
+fn old_acks_in_an_outage_do_not_empty_the_cache() {
+    let mut bench = timeless_download();
+    bench.link_down();
+    for ack in [0x9000_0000_u32, 0xd000_0000, 0xa000_0000, 0xe000_0000] {
+        let forged = timeless(bench.mh_segment(ack));
+        bench.put(forged);
+        bench.wait(2_000);
+    }
+    assert_eq!(bench.cached(), 3000);
+}
+
+#[test]
+fn acks_that_were_overtaken_contradict_nothing() {
+    let mut bench = timeless_download();
+    let newest = timeless(bench.mh_segment(3001));
+    bench.put(newest);
+    for _ in 0..4 {
+        for ack in [1001, 2001, 3001] {
+            let late = timeless(bench.mh_segment(ack));
+            bench.put(late);
+            bench.wait(1_000);
+        }
+    }
+    assert_eq!((bench_una(&bench), bench.cached()), (3001, 1000));
+}

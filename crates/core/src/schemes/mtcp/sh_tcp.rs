@@ -375,7 +375,9 @@ fn on_ack_open<P: Payload>(
     let ack = if is_lost_before {
         una
     } else {
-        ack_for_fh(mtcp, flow, segment.window == 0, cx.settings.mtcp.release)
+        // A duplicate ACK with a window of 0 may be older than the ACK that opened the window.
+        let closed = segment.window == 0 && outcome.acked > 0;
+        ack_for_fh(mtcp, flow, closed, cx.settings.mtcp.release)
     };
     let window = within_own(mtcp, flow, ack, segment.window, cx);
     let verdict = if !window_moved && is_ours_to_retransmit(mtcp, flow, segment, outcome) {

@@ -110,3 +110,19 @@ fn data_of_the_mh_goes_on_with_the_ack_that_the_fh_is_to_see() {
     };
     assert_eq!(bench.judge(data), (expected, Vec::new()));
 }
+
+#[test]
+fn an_older_ack_with_a_window_of_0_does_not_release_the_saved_byte() {
+    let mut bench = mtcp();
+    bench.forward(1, 1);
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
+    // The segment that closed the window was overtaken by the one that opened it again. With a
+    // higher ACK than the newer one has, the FH would close its window.
+    let mut older = bench.mh_segment(1001);
+    older.window = 0;
+    let expected = Verdict::ForwardWithAck {
+        ack: SeqNum::new(1000),
+        window: 0,
+    };
+    assert_eq!(bench.judge(older), (expected, Vec::new()));
+}

@@ -210,3 +210,19 @@ fn an_fh_that_retransmits_only_its_first_segment_in_recovering_gets_acks_of_the_
     assert!(counts(&lines, "ACK 4000 wnd") > 0, "{lines:?}");
     assert_eq!(bench.state(), "split");
 }
+
+#[test]
+fn recovering_goes_on_while_the_fh_waits_for_an_ack_of_what_it_has_sent_since() {
+    let mut bench = one_of_three_acknowledged();
+    bench.wait(220);
+    bench.link_down();
+    bench.link_up();
+    // It has set snd_max back, and its congestion window is one segment.
+    assert!(!bench.down(1001, LEN).forwarded);
+    bench.link_down();
+    bench.wait(RTO_INITIAL_MS + 2000);
+    bench.link_up();
+    assert_eq!(bench.state(), "reopening");
+    let answer = bench.up(3001);
+    assert!(answer.lines[0].starts_with("ACK 2001 wnd "), "{answer:?}");
+}

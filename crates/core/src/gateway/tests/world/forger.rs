@@ -548,7 +548,22 @@ impl World {
         let stage = self.gateway.flows.rows().next().map(Row::stage);
         let whole = self.watch.shaken && !self.interrupted && direction == Direction::Uplink;
         self.watch.followed |= whole || stage == Some(Stage::Open);
+        // With wrong numbers the flow is not followed in truth, and may be adopted anew.
+        self.watch.followed &= !self.is_misled();
         self.watch.closed |= stage == Some(Stage::Closed);
+    }
+
+    /// A forged segment was believed: the MH has acknowledged what the FH has not sent.
+    fn is_misled(&self) -> bool {
+        let row = self.gateway.flows.rows().next();
+        let una = match row {
+            Some(Row::Live(connection)) => Some(connection.flow.fh.una),
+            Some(Row::Idle(idle)) => Some(idle.flow.fh.una),
+            Some(Row::Closed(_)) | None => None,
+        };
+        let forger = self.forger.as_ref();
+        forger.is_some_and(|forger| forger.kind.may_mislead())
+            && una.is_some_and(|una| self.fh.sent_offset(una) > self.fh.max)
     }
 
     /// The link goes down.

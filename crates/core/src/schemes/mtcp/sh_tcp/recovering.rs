@@ -62,6 +62,9 @@ pub(super) fn catch_up<P: Payload>(
     let ack = ack_for_fh(mtcp, flow, false, cx.settings.mtcp.release).min(limit);
     if ack.after(mtcp.sh.acked) {
         send_open_ack(mtcp, flow, ack, cx);
+        let wait = wired_rto(mtcp, cx);
+        let is_recovering = mtcp.sh.state == Window::Recovering;
+        mtcp.sh.recovering_until = is_recovering.then(|| cx.now + wait);
     }
     save(mtcp, flow, cx);
 }
@@ -76,7 +79,9 @@ pub(super) fn end_recovering<P: Payload>(
     let wait = wired_rto(mtcp, cx);
     let sh = &mut mtcp.sh;
     sh.recovering_until = None;
-    if sh.state != Window::Recovering {
+    // An FH that waits for an ACK of what it has sent since shows nothing by its silence.
+    let waits = (sh.acked + 1).before(sh.sent_since);
+    if sh.state != Window::Recovering || waits {
         return;
     }
     if closed {
