@@ -64,6 +64,7 @@ fn window_max(largest: u16, scale: Option<u8>, in_flight: u32) -> u32 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unseen {
     end: SeqNum,
+    has_fin: bool,
     pub ack: SeqNum,
     window: u16,
     /// One of its two numbers fits.
@@ -178,6 +179,7 @@ impl<P: Payload> Flow<P> {
         let since = self.unseen.as_ref().map_or(now, |unseen| unseen.since);
         self.unseen = Some(Box::new(Unseen {
             end: segment.end(),
+            has_fin: segment.flags.has(Flags::FIN),
             ack: segment.ack,
             window: segment.window,
             half_fits: seq_fits || ack_fits,
@@ -367,6 +369,7 @@ impl<P: Payload> Flow<P> {
         self.fh.max = segment.end();
         self.fh.una = unseen.ack;
         self.mh.nxt = unseen.end.max(segment.ack);
+        self.mh.fin = unseen.has_fin.then_some(unseen.end);
         self.note_fh(segment);
         self.mh.window_largest = self.mh.window_largest.max(unseen.window);
         self.mh.right_edge = None;

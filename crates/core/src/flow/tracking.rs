@@ -279,10 +279,7 @@ impl<P: Payload> Flow<P> {
         let Some(fh) = adoption.and_then(|adoption| adoption.agreeing(segment)) else {
             return false;
         };
-        self.forget_cached();
-        self.mh.right_edge = None;
-        self.mh.timestamps = None;
-        self.unseen = None;
+        self.adopt_anew(now);
         self.open_at(&fh, segment, now);
         true
     }
