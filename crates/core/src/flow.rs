@@ -121,6 +121,7 @@ pub(crate) struct Flow<P: Payload> {
     adoption: Option<Box<adoption::Adoption>>,
     /// The MH's last implausible segment.
     unseen: Option<Box<credible::Unseen>>,
+    /// The MH's segments that acknowledge less than SND.UNA.
     contradiction: Option<Box<credible::Contradiction>>,
     pub cache: SegmentCache<P>,
     pub sacked: Scoreboard,

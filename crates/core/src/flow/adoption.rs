@@ -105,7 +105,7 @@ impl Adoption {
     }
 
     /// The number after the MH's FIN, if this segment of the MH follows it.
-    pub(super) fn fin_before(&self, mh: &Segment) -> Option<SeqNum> {
+    pub(super) fn mh_fin_before(&self, mh: &Segment) -> Option<SeqNum> {
         self.mh_fin.filter(|fin| *fin == mh.seq)
     }
 
@@ -114,6 +114,12 @@ impl Adoption {
         let fin = self.fin.filter(|fin| !fin.is_dropped_as_old(mh));
         let fin = fin.filter(|fin| fin.ack == fh.ack && near(fin.end, fh.end, BEYOND_SEEN_MAX));
         fin.map(|fin| fin.end)
+    }
+
+    /// The number after the FH's FIN, if a segment of the FH with this number follows it.
+    pub(super) fn fh_fin_before(&self, seq: SeqNum) -> Option<SeqNum> {
+        let fin = self.fin.map(|fin| fin.end);
+        fin.filter(|fin| *fin == seq)
     }
 
     /// The FH's segment with which this one of the MH agrees.

@@ -42,7 +42,7 @@ const CLOCK_SLACK_TICKS: u32 = 1_000_000;
 /// The MH's segments contradict what is known if they do so for longer than any reordering lasts.
 const CONTRADICTED_MIN: Duration = Duration::from_secs(5);
 
-/// And if there are as many of them.
+/// One or two segments may be old copies.
 const CONTRADICTIONS_MIN: u32 = 3;
 
 /// What may lie beyond all that was seen of an end whose window scale is not known, in bytes:
@@ -64,6 +64,7 @@ fn window_max(largest: u16, scale: Option<u8>, in_flight: u32) -> u32 {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Unseen {
     end: SeqNum,
+    /// It ends with the MH's FIN, or follows it.
     has_fin: bool,
     pub ack: SeqNum,
     window: u16,
@@ -88,9 +89,8 @@ impl Unseen {
     }
 }
 
-/// The MH acknowledges less than it has acknowledged as far as is known. A true MH does so for as
-/// long as segments are reordered. After that, what is known is wrong: a forged segment was
-/// believed.
+/// The MH acknowledges less than SND.UNA. A true MH seems to do so while the path reorders segments.
+/// After that time SND.UNA is wrong: a forged segment was believed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contradiction {
     /// The highest ACK of these segments. Forged ones do not follow each other so closely.
@@ -176,10 +176,12 @@ impl<P: Payload> Flow<P> {
         if is_of_mh && !is_old && self.acks_unseen_data(segment.ack) {
             return self.give_credit(Credit::FitsUnseen, now);
         }
-        let since = self.unseen.as_ref().map_or(now, |unseen| unseen.since);
+        let last = self.unseen.as_deref();
+        let since = last.map_or(now, |last| last.since);
+        let follows_fin = last.is_some_and(|last| last.has_fin && last.end == segment.end());
         self.unseen = Some(Box::new(Unseen {
             end: segment.end(),
-            has_fin: segment.flags.has(Flags::FIN),
+            has_fin: segment.flags.has(Flags::FIN) || follows_fin,
             ack: segment.ack,
             window: segment.window,
             half_fits: seq_fits || ack_fits,
@@ -191,16 +193,16 @@ impl<P: Payload> Flow<P> {
         Credit::None
     }
 
-    /// True if the MH's segments have shown for a while that SND.UNA is too high.
-    pub(super) fn is_contradicted(&mut self, segment: &Segment, now: Instant) -> bool {
-        let is_low = segment.ack.before(self.fh.una);
-        if !is_low && self.mh_ack_fits(segment.ack) {
-            self.contradiction = None;
+    /// Notes a segment of the MH that acknowledges less than SND.UNA. True if such segments have come
+    /// for so long that SND.UNA is wrong.
+    pub(super) fn note_contradiction(&mut self, segment: &Segment, now: Instant) -> bool {
+        if !segment.ack.before(self.fh.una) {
+            if self.contradiction.is_some() && self.mh_ack_fits(segment.ack) {
+                (self.contradiction, self.adoption) = (None, None);
+            }
+            return false;
         }
-        // An FH relies on what the gateway has sent to it, and on other numbers than the MH's.
-        let is_bound = self.has_own_sender || self.owed.is_some() || self.renumber.is_some();
-        let is_of_mh = self.mh_seq_fits(segment) && !self.fh_drops_as_old(segment, now);
-        if !is_low || is_bound || !is_of_mh {
+        if !self.mh_seq_fits(segment) || self.fh_drops_as_old(segment, now) {
             return false;
         }
         let window = self.mh_window_max(segment.window);
@@ -369,7 +371,11 @@ impl<P: Payload> Flow<P> {
         self.fh.max = segment.end();
         self.fh.una = unseen.ack;
         self.mh.nxt = unseen.end.max(segment.ack);
-        self.mh.fin = unseen.has_fin.then_some(unseen.end);
+        let fin = unseen.has_fin.then_some(unseen.end);
+        self.mh.fin = fin.or(self.mh.fin.filter(|fin| !unseen.end.after(*fin)));
+        let adoption = self.adoption.take();
+        let fh_fin = adoption.and_then(|adoption| adoption.fh_fin_before(segment.seq));
+        self.fh.fin = fh_fin.or(self.fh.fin);
         self.note_fh(segment);
         self.mh.window_largest = self.mh.window_largest.max(unseen.window);
         self.mh.right_edge = None;

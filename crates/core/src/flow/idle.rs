@@ -50,6 +50,7 @@ impl<P: Payload> Flow<P> {
             && self.transmissions.is_empty()
             && self.held_ack.is_none()
             && self.uploads.is_none()
+            && self.contradiction.is_none()
             && self.ack_shown.is_none()
             && self.cached_elsewhere == CachedElsewhere::default();
         let waits_for_nothing = !self.scheduled.is_set()

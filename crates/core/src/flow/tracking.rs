@@ -54,8 +54,8 @@ pub(crate) struct AckOutcome {
     /// What newly arrived, by when it was sent, and bytes of it.
     pub arrivals: Arrivals,
     pub arrived_bytes: u32,
-    /// What was known of the flow was wrong; it is opened anew, or adopted anew.
-    pub begins_anew: bool,
+    /// What was known of the flow was wrong; it was opened anew.
+    pub is_opened_anew: bool,
 }
 
 impl<P: Payload> Flow<P> {
@@ -71,15 +71,6 @@ impl<P: Payload> Flow<P> {
         self.counted_cached_bytes = counted_cached_bytes;
         self.counted_confirmed = counted_confirmed;
         (self.waits, self.index_at_mobile) = (waits, index_at_mobile);
-    }
-
-    /// The numbers are wrong. The connection is the same, and is adopted as in mid-stream.
-    fn adopt_anew(&mut self, now: Instant) {
-        let scales = (self.fh.window_scale, self.mh.window_scale);
-        let adoption = self.adoption.take();
-        self.begin_anew(now);
-        (self.fh.window_scale, self.mh.window_scale) = scales;
-        self.adoption = adoption;
     }
 
     /// A segment of the FH that is no SYN.
@@ -186,10 +177,6 @@ impl<P: Payload> Flow<P> {
         if !segment.flags.has(Flags::ACK) {
             return outcome;
         }
-        if self.stage == Stage::Open && self.is_contradicted(segment, now) {
-            self.adopt_anew(now);
-            outcome.begins_anew = true;
-        }
         if self.stage == Stage::Adopting && !self.open(segment, now) {
             self.adoption.get_or_insert_default().note_mh(segment);
             return outcome;
@@ -199,15 +186,24 @@ impl<P: Payload> Flow<P> {
         }
         let clock_fits =
             self.mh.timestamps.is_none() || self.clock_fits(segment.options.timestamps, now);
-        match self.credit(segment, now) {
-            Credit::Fits => {}
-            Credit::FitsUnseen => {
-                outcome.unseen = segment.ack.distance_from(self.fh.max);
-                self.fh.max = segment.ack;
-                self.fh.doubted = Some(segment.ack);
+        let is_contradicted = self.note_contradiction(segment, now);
+        outcome.is_opened_anew = is_contradicted && self.open_anew(segment, now);
+        if !outcome.is_opened_anew {
+            match self.credit(segment, now) {
+                Credit::Fits => {}
+                Credit::FitsUnseen => {
+                    outcome.unseen = segment.ack.distance_from(self.fh.max);
+                    self.fh.max = segment.ack;
+                    self.fh.doubted = Some(segment.ack);
+                }
+                Credit::None if self.nothing_fits(segment, now) => {
+                    outcome.is_opened_anew = self.open_anew(segment, now);
+                    if !outcome.is_opened_anew {
+                        return outcome;
+                    }
+                }
+                Credit::None => return outcome,
             }
-            Credit::None if self.open_anew(segment, now) => outcome.begins_anew = true,
-            Credit::None => return outcome,
         }
         outcome.credible = true;
         self.note_mh(segment, payload, clock_fits);
@@ -262,24 +258,32 @@ impl<P: Payload> Flow<P> {
         true
     }
 
-    /// No segment has fitted for a while, and now both ends agree with each other: the tracked numbers
-    /// are wrong. True if the flow is opened with the new numbers.
-    fn open_anew(&mut self, segment: &Segment, now: Instant) -> bool {
+    /// No segment of the MH has fitted for a while.
+    fn nothing_fits(&self, segment: &Segment, now: Instant) -> bool {
         // Without a clock that fits, two forged segments look the same in an outage.
         let clock_fits = self.clock_fits(segment.options.timestamps, now);
-        let fits = self.unseen.as_ref().is_some_and(|unseen| {
+        self.unseen.as_ref().is_some_and(|unseen| {
             unseen.must_be_true(now) || (clock_fits && unseen.may_be_true(now))
-        });
+        })
+    }
+
+    /// The tracked numbers are wrong. True if both ends agree with each other, and the flow is opened
+    /// with their numbers.
+    fn open_anew(&mut self, segment: &Segment, now: Instant) -> bool {
         // A split or owing flow: its FH relies on what the gateway has made.
         let is_bound = self.has_own_sender || self.owed.is_some();
-        if !fits || is_bound || segment.options.others {
+        if is_bound || segment.options.others {
             return false;
         }
         let adoption = self.adoption.as_ref();
         let Some(fh) = adoption.and_then(|adoption| adoption.agreeing(segment)) else {
             return false;
         };
-        self.adopt_anew(now);
+        self.forget_cached();
+        self.mh.right_edge = None;
+        self.mh.timestamps = None;
+        self.unseen = None;
+        self.contradiction = None;
         self.open_at(&fh, segment, now);
         true
     }
@@ -298,7 +302,7 @@ impl<P: Payload> Flow<P> {
         let adoption = self.adoption.take().unwrap_or_default();
         self.fh.fin = adoption.fin_beside(fh, segment);
         self.mh.nxt = segment.end().max(fh.ack);
-        self.mh.fin = adoption.fin_before(segment);
+        self.mh.fin = adoption.mh_fin_before(segment);
         self.sent_nxt = self.fh.max;
         self.begin_resending();
         self.tsval_sent = fh.timestamps.map(|ts| ts.tsval);

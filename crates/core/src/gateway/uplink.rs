@@ -105,7 +105,7 @@ impl<P: Payload> Turn<'_, P> {
             |cache, range| scheme.on_acked(&key, cache, range, shared, counters),
             self.now,
         );
-        if outcome.begins_anew {
+        if outcome.is_opened_anew {
             self.scheme.reset();
         }
         outcome

@@ -316,6 +316,15 @@ fn run_all(variant: Variant) {
     );
 }
 
+/// The FIN of one end of the next connection passed while its numbers were not believed yet.
+#[test]
+fn endings_that_failed_once_leave_nothing() {
+    for seed in [1071, 1331] {
+        let m_tcp = (Scheme::Mtcp, SnoopSet::Today, false);
+        run(m_tcp, Ending::PortsUsedAgain, seed, false);
+    }
+}
+
 #[test]
 fn a_connection_that_ended_leaves_nothing_with_hold() {
     run_all((Scheme::Hold, SnoopSet::Today, false));

@@ -643,12 +643,26 @@ fn a_flow_that_a_forged_ack_misled_is_adopted_anew_after_five_seconds() {
 fn old_acks_in_an_outage_do_not_empty_the_cache() {
     let mut bench = timeless_download();
     bench.link_down();
-    for ack in [0x9000_0000_u32, 0xd000_0000, 0xa000_0000, 0xe000_0000] {
+    let apart = [0x9000_0000_u32, 0xd000_0000, 0xa000_0000, 0xe000_0000];
+    for ack in [[0x9000_0000; 4], apart].concat() {
         let forged = timeless(bench.mh_segment(ack));
         bench.put(forged);
         bench.wait(2_000);
     }
     assert_eq!(bench.cached(), 3000);
+}
+
+#[test]
+fn two_low_acks_open_no_flow_anew() {
+    let mut bench = misled();
+    for next in [4001, 5001] {
+        let data = timeless(bench.fh_segment(next, LEN));
+        bench.put(data);
+        let ack = timeless(bench.mh_segment(next + LEN));
+        bench.put(ack);
+        bench.wait(6_000);
+    }
+    assert_eq!(bench_una(&bench), 900_000);
 }
 
 #[test]

@@ -18,7 +18,7 @@
 //! Where the paper is silent:
 //!
 //! - the ACK of a last byte is sent at once if no other ACK can follow it: a FIN's, or when the MH
-//!   itself has closed its window;
+//!   itself has closed its window by that ACK;
 //! - if the FH retransmits what the MH has, or probes, it gets the ACK of the saved byte, whatever
 //!   the timers are: so no sender ever gives up;
 //! - the window is not shrunk while the byte that the MH waits for is not in the cache: only the
@@ -27,7 +27,8 @@
 //!   the FH got a new ACK within its length, because that ACK restarted the FH's own timer;
 //! - the ACK that opens the window may be lost: it is repeated;
 //! - an FH with an open window that sends nothing new for the wired half's RTO waits for ACKs of
-//!   what it has sent before. So it has not set `snd_max` back, and RECOVERING ends.
+//!   what it has sent before. So it has not set `snd_max` back, and RECOVERING ends. It does not
+//!   end if the FH lacks an ACK of what it has sent since.
 
 use core::time::Duration;
 
@@ -375,7 +376,8 @@ fn on_ack_open<P: Payload>(
     let ack = if is_lost_before {
         una
     } else {
-        // A duplicate ACK with a window of 0 may be older than the ACK that opened the window.
+        // A duplicate ACK with a window of 0 may be older than the one that opened the window. If the
+        // FH got the saved byte's ACK with it, BSD's would close the window and wait for a new one.
         let closed = segment.window == 0 && outcome.acked > 0;
         ack_for_fh(mtcp, flow, closed, cx.settings.mtcp.release)
     };

@@ -116,8 +116,8 @@ fn an_older_ack_with_a_window_of_0_does_not_release_the_saved_byte() {
     let mut bench = mtcp();
     bench.forward(1, 1);
     assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
-    // The segment that closed the window was overtaken by the one that opened it again. With a
-    // higher ACK than the newer one has, the FH would close its window.
+    // The segment that closed the window was overtaken by the one that opened it again. BSD's FH
+    // ignores a smaller window of a segment with equal numbers, but not with a higher ACK.
     let mut older = bench.mh_segment(1001);
     older.window = 0;
     let expected = Verdict::ForwardWithAck {
@@ -125,4 +125,6 @@ fn an_older_ack_with_a_window_of_0_does_not_release_the_saved_byte() {
         window: 0,
     };
     assert_eq!(bench.judge(older), (expected, Vec::new()));
+    // Other FHs take it, and get the open window with the saved byte's ACK.
+    assert_eq!(counts(&bench.wait(RTO_INITIAL_MS), "ACK 1001 wnd"), 1);
 }

@@ -225,4 +225,8 @@ fn recovering_goes_on_while_the_fh_waits_for_an_ack_of_what_it_has_sent_since() 
     assert_eq!(bench.state(), "reopening");
     let answer = bench.up(3001);
     assert!(answer.lines[0].starts_with("ACK 2001 wnd "), "{answer:?}");
+    // Its silence after that ACK shows that it has forgotten nothing.
+    let lines = bench.wait(RTO_INITIAL_MS + 100);
+    assert!(counts(&lines, "ACK 3000 wnd") > 0, "{lines:?}");
+    assert_eq!(bench.state(), "split");
 }
