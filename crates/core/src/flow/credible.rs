@@ -42,7 +42,7 @@ const CLOCK_SLACK_TICKS: u32 = 1_000_000;
 /// The MH's segments contradict what is known if they do so for longer than any reordering lasts.
 const CONTRADICTED_MIN: Duration = Duration::from_secs(5);
 
-/// One or two segments may be old copies.
+/// Fewer segments may be old copies.
 const CONTRADICTIONS_MIN: u32 = 3;
 
 /// What may lie beyond all that was seen of an end whose window scale is not known, in bytes:
@@ -193,8 +193,8 @@ impl<P: Payload> Flow<P> {
         Credit::None
     }
 
-    /// Notes a segment of the MH that acknowledges less than SND.UNA. True if such segments have come
-    /// for so long that SND.UNA is wrong.
+    /// Notes a segment of the MH that acknowledges less than SND.UNA. True if three such segments have
+    /// come in more than five seconds: SND.UNA is wrong.
     pub(super) fn note_contradiction(&mut self, segment: &Segment, now: Instant) -> bool {
         if !segment.ack.before(self.fh.una) {
             if self.contradiction.is_some() && self.mh_ack_fits(segment.ack) {
