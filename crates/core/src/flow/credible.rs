@@ -39,7 +39,7 @@ const RECENT_MAX: Duration = Duration::from_secs(30 * 60);
 /// What a timestamp clock may run ahead of ours, in its ticks.
 const CLOCK_SLACK_TICKS: u32 = 1_000_000;
 
-/// The MH's segments contradict what is known if they do so for longer than any reordering lasts.
+/// Longer than a path reorders segments.
 const CONTRADICTED_MIN: Duration = Duration::from_secs(5);
 
 /// Fewer segments may be old copies.
@@ -93,7 +93,7 @@ impl Unseen {
 /// After that time SND.UNA is wrong: a forged segment was believed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contradiction {
-    /// The highest ACK of these segments. Forged ones do not follow each other so closely.
+    /// The highest ACK of these segments. One that is a window away begins the count anew.
     ack: SeqNum,
     since: Instant,
     segments: u32,

@@ -196,11 +196,8 @@ impl<P: Payload> Flow<P> {
                     self.fh.max = segment.ack;
                     self.fh.doubted = Some(segment.ack);
                 }
-                Credit::None if self.nothing_fits(segment, now) => {
-                    outcome.is_opened_anew = self.open_anew(segment, now);
-                    if !outcome.is_opened_anew {
-                        return outcome;
-                    }
+                Credit::None if self.nothing_fits(segment, now) && self.open_anew(segment, now) => {
+                    outcome.is_opened_anew = true;
                 }
                 Credit::None => return outcome,
             }

@@ -645,6 +645,8 @@ fn old_acks_in_an_outage_do_not_empty_the_cache() {
     bench.link_down();
     let apart = [0x9000_0000_u32, 0xd000_0000, 0xa000_0000, 0xe000_0000];
     for ack in [[0x9000_0000; 4], apart].concat() {
+        let again = timeless(bench.fh_segment(1001, LEN));
+        bench.put(again);
         let forged = timeless(bench.mh_segment(ack));
         bench.put(forged);
         bench.wait(2_000);
@@ -672,6 +674,8 @@ fn acks_that_were_overtaken_contradict_nothing() {
     bench.put(newest);
     for _ in 0..4 {
         for ack in [1001, 2001, 3001] {
+            let again = timeless(bench.fh_segment(2001, LEN));
+            bench.put(again);
             let late = timeless(bench.mh_segment(ack));
             bench.put(late);
             bench.wait(1_000);

@@ -553,7 +553,8 @@ impl World {
         self.watch.closed |= stage == Some(Stage::Closed);
     }
 
-    /// A forged segment was believed: the MH has acknowledged what the FH has not sent.
+    /// The gateway has believed a forged segment: to it, the MH has acknowledged more than the FH has
+    /// sent.
     fn is_misled(&self) -> bool {
         let row = self.gateway.flows.rows().next();
         let una = match row {

@@ -62,6 +62,7 @@ pub(super) fn catch_up<P: Payload>(
     let ack = ack_for_fh(mtcp, flow, false, cx.settings.mtcp.release).min(limit);
     if ack.after(mtcp.sh.acked) {
         send_open_ack(mtcp, flow, ack, cx);
+        // The FH may send more now: its silence counts from here on.
         let wait = wired_rto(mtcp, cx);
         let is_recovering = mtcp.sh.state == Window::Recovering;
         mtcp.sh.recovering_until = is_recovering.then(|| cx.now + wait);
