@@ -37,6 +37,7 @@ pub(crate) struct BeforeOutage {
 /// The first probe of a silence, or the first data that the FH has sent in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probed {
+    /// The first byte of all probes, and of all data of the FH, in the silence.
     seq: SeqNum,
     /// What was sent before has an older timestamp.
     tsval: Option<u32>,
@@ -264,11 +265,12 @@ impl<P: Payload> Flow<P> {
         let has_timestamp_of_segment = self.tsval_sent.is_none_or(|sent| sent == piece.tsval);
         let probe_alone = (len_max == 1 && has_timestamp_of_segment)
             .then(|| self.sacked.next_missing(piece.end).0);
-        self.probed.get_or_insert(Probed {
+        let probed = self.probed.get_or_insert(Probed {
             seq: piece.seq,
             tsval: self.tsval_sent,
             probe_alone,
         });
+        probed.seq = probed.seq.min(piece.seq);
         Some(self.resend(piece))
     }
 
@@ -284,6 +286,7 @@ impl<P: Payload> Flow<P> {
         if measured && segment.seq.at_or_before(probed.seq) {
             probed.probe_alone = None;
         }
+        probed.seq = probed.seq.min(segment.seq);
     }
 
     /// The MH's segment answers what was sent before the first probe: it echoes an older timestamp

@@ -178,6 +178,33 @@ fn a_duplicate_of_an_earlier_silence_is_no_answer_to_the_probe_of_this_one() {
     assert_eq!(bench.counter("recoveries"), 1);
 }
 
+/// The MH had received more than its last ACK that came through. New data of the FH passes before
+/// the flow is probed, for the other flow is probed first.
+#[test]
+fn a_duplicate_of_a_probe_is_its_answer_although_new_data_passed_before() {
+    for answers in [0, 1] {
+        let mut bench = bench(Scheme::Auto);
+        busy(&mut bench);
+        bench.mh_port += 1;
+        bench.shake_hands(0, 5000);
+        bench.up(1);
+        let Busy { next, una, tsval } = busy(&mut bench);
+        while bench.counter("silences") == 0 {
+            bench.wait(2);
+        }
+        for _ in 0..2 {
+            assert!(bench.down(next, LEN).forwarded);
+            bench.mh_port ^= 1;
+        }
+        bench.wait(500);
+        bench.mh_port ^= answers;
+        bench.fh_clock_seen = tsval;
+        bench.up_with_sack(una + 2 * LEN, una, una + 1);
+        let counted = ["recoveries", "false_silences"].map(|name| bench.counter(name));
+        assert_eq!(counted, [1, 0], "flow {answers} answers");
+    }
+}
+
 #[test]
 fn a_peer_is_taken_until_what_was_lost_has_arrived() {
     let mut bench = bench_with(Settings {
