@@ -74,12 +74,22 @@ for daemon in gateway mobile; do
     }
 done
 
-# A mistake starts nothing of that daemon, and is one line in the log.
+# A mistake is one line in the log. A daemon that runs is not ended by it, and keeps its settings; one that
+# does not run is not started.
+settings="$root/var/etc/holdfast-gateway.toml"
 echo "option 'wire less' x" >>"$root/etc/config/holdfast"
+cp "$settings" "$root/tmp/before.toml"
+in_root /etc/init.d/holdfast start >"$root/tmp/started" 2>"$root/tmp/errors" || true
+printed tests/started.txt "$root/tmp/started"
+cmp "$root/tmp/before.toml" "$settings" || fail 'a mistake has changed the settings of a running daemon'
+[ "$(wc -l <"$root/tmp/errors")" -eq 1 ] || fail 'a mistake is not one line'
+in_root /etc/init.d/holdfast stop >"$root/tmp/stopped"
+[ -z "$(ls "$root/var/etc")" ] || fail 'settings are left after a stop'
 in_root /etc/init.d/holdfast start >"$root/tmp/started" 2>"$root/tmp/errors" || true
 ! grep -q '^instance gateway' "$root/tmp/started" || fail 'wrong settings were started'
 grep -q '^instance mobile' "$root/tmp/started" || fail 'the other daemon was not started'
 [ "$(wc -l <"$root/tmp/errors")" -eq 1 ] || fail 'a mistake is not one line'
+[ "$(ls "$root/var/etc")" = holdfast-mobile.toml ] || fail 'a mistake leaves a file'
 
 # netifd's events reach the mobile's daemon; those of other interfaces do not.
 in_root holdfast mobile --config /var/etc/holdfast-mobile.toml >"$root/tmp/mobile.log" 2>&1 &

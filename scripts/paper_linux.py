@@ -213,9 +213,11 @@ def mobile_auto(flows):
         return "never" if stall is None or stall == float("inf") else f"{stall:.2f}"
 
     def cell(run):
+        # With several flows `stalls_s` is the first flow's.
         stalls = [run["stalls_s"][0]]
         if flows > 1:
-            stalls.append(median(of_flow[0] for of_flow in run["flow_stalls_s"]))
+            of_flows = [of_flow[0] for of_flow in run["flow_stalls_s"]]
+            stalls = [min((stall for stall in of_flows if stall is not None), default=None), median(of_flows)]
         if stalls == [None]:
             return "never"
         trips = run["full_rate_round_trips"][0]

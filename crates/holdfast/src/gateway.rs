@@ -262,7 +262,7 @@ fn open_signal_socket(settings: &GatewaySettings) -> anyhow::Result<Option<std::
         return Ok(None);
     }
     let listen = settings.signals.listen;
-    let socket = std::net::UdpSocket::bind(listen).with_context(|| {
+    let socket = crate::listen::udp(listen).with_context(|| {
         format!("{listen}: cannot receive the mobiles' signals; name another with --signal-listen")
     })?;
     socket.set_nonblocking(true)?;

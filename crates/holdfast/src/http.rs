@@ -9,7 +9,8 @@
 //! site whose name is rebound to this machine reads nothing ([`OwnHosts`]).
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, TcpListener};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,6 +54,16 @@ impl HttpServer {
     ///
     /// Errors: one line; it cannot listen there.
     pub(crate) fn start(listen: &Listen, key: &str, router: Router) -> anyhow::Result<Self> {
+        Self::start_by(TcpListener::bind, listen, key, router)
+    }
+
+    /// The same, with `bind` for a TCP address.
+    fn start_by(
+        bind: impl FnOnce(SocketAddr) -> io::Result<TcpListener>,
+        listen: &Listen,
+        key: &str,
+        router: Router,
+    ) -> anyhow::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(1)
@@ -60,7 +71,7 @@ impl HttpServer {
         let context = runtime.enter();
         let (serving, socket): (Serving, _) = match listen {
             Listen::Tcp(address) => {
-                let listener = TcpListener::bind(address).with_context(|| {
+                let listener = bind(*address).with_context(|| {
                     format!("{address}: cannot listen there; name another with {key}")
                 })?;
                 listener.set_nonblocking(true)?;
@@ -83,7 +94,7 @@ impl HttpServer {
 }
 
 /// Serves pages made of the status of the daemon with this control socket, if the settings name an
-/// address with `key`. `routes` makes them.
+/// address with `key`. `routes` makes them. The address may come later.
 ///
 /// Errors: one line; it cannot listen there.
 pub(crate) fn serve_status(
@@ -101,7 +112,7 @@ pub(crate) fn serve_status(
         outages_max,
     };
     let status = DaemonStatus::new(control_socket.to_owned(), request);
-    HttpServer::start(listen, key, routes(status)).map(Some)
+    HttpServer::start_by(crate::listen::tcp, listen, key, routes(status)).map(Some)
 }
 
 /// The names for which requests at a TCP address are answered.

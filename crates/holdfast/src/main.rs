@@ -20,6 +20,7 @@ mod interface;
 mod keep;
 mod lab_command;
 mod link_command;
+mod listen;
 mod log;
 mod metrics;
 mod mobile;

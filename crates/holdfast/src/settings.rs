@@ -17,6 +17,10 @@ mod reload;
 use std::fmt;
 use std::path::PathBuf;
 
+use holdfast_settings::metrics::MetricsSettings;
+use holdfast_settings::text::Listen;
+use holdfast_settings::web::WebSettings;
+
 pub(crate) use document::{example_files, settings_page};
 pub(crate) use gateway::{
     GatewayArgs, GatewayCommand, GatewaySettings, LogFormat, SchemeName, StationSettings,
@@ -90,6 +94,28 @@ impl fmt::Display for SettingsError {
 }
 
 impl std::error::Error for SettingsError {}
+
+/// Refuses the live page where the metrics are. `flag` is the page's on the command line.
+fn refuse_shared_address(
+    file: &file::SettingsFile,
+    metrics: &MetricsSettings,
+    web: &WebSettings,
+    flag: Option<&Listen>,
+) -> Result<(), SettingsError> {
+    let Some(page) = web.listen.as_ref().filter(|_| web.listen == metrics.listen) else {
+        return Ok(());
+    };
+    let shown = match page {
+        Listen::Tcp(address) => address.to_string(),
+        Listen::Unix(path) => path.clone(),
+    };
+    let problem =
+        format!("got {shown:?}, which metrics.listen has too; takes another port or path");
+    Err(match flag {
+        Some(_) => SettingsError::at_key(None, "--web", problem),
+        None => file.section("web").error("listen", problem),
+    })
+}
 
 #[cfg(test)]
 mod tests;

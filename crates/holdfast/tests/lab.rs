@@ -282,6 +282,32 @@ fn linux_runs_the_same_scenario_in_a_virtual_kernel() {
     assert_eq!(packets, 2 * 4);
 }
 
+/// The server has received more than its last ACK that came through, and the sockets retransmit in the
+/// silence too. No flow waits for its socket's timer after that.
+#[test]
+fn each_of_twenty_uploads_goes_on_soon_after_an_outage_without_a_report() {
+    let test = "each_of_twenty_uploads_goes_on_soon_after_an_outage_without_a_report";
+    if holdfast_lab::virtual_kernel::available_or_skip(test).is_none() {
+        return;
+    }
+    let scenario = "description = \"twenty uploads\"\nseed = 1\n\
+        transfer = { bytes = 2_000_000_000, limit_s = 10, flows = 20, direction = \"uplink\" }\n\
+        hosts.congestion_control = \"cubic\"\n\
+        wired = { rate_mbit_per_s = 100, delay_ms = 1 }\n\
+        mobile = { scheme = \"auto\", signal = \"none\" }\n\
+        [wireless]\nrate_mbit_per_s = 20\ndelay_ms = 24\nqueue_packets_max = 200\n\
+        outages = { kind = \"list\", list = [{ at_s = 4.3, for_s = 3 }] }\n";
+    let (folder, _) = folder_with(scenario);
+    let arguments = ["run", "s.toml", "--substrate", "linux", "--out", "-"];
+    let line = &lines(&lab(folder.path(), &arguments))[0];
+    assert!(line.intact, "{line:?}");
+    assert_eq!(line.flow_stalls_s.len(), 20);
+    for stall in &line.flow_stalls_s {
+        // Without a report a flow waits for the answer to its probe; the queue is 0.12 s long.
+        assert!(stall[0].is_some_and(|stall_s| stall_s < 0.5), "{stall:?}");
+    }
+}
+
 #[test]
 fn live_runs_the_same_scenario_in_namespaces() {
     if !goes_on_here() {

@@ -68,6 +68,12 @@ pub(crate) fn check(
                 listen.port()
             ),
         ),
+        Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => Finding::note(
+            format!(
+                "{listen}: no interface has this address yet: whether signals arrive was not tried"
+            ),
+            "if it is misspelt, name another with --signal-listen",
+        ),
         Err(error) => Finding::problem(
             format!("{listen}: cannot receive the mobiles' signals: {error}"),
             "name another with --signal-listen",

@@ -24,7 +24,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 
 use super::SharedSettings;
-use super::links::WirelessLink;
+use super::links::{self, WirelessLink};
 use super::station::HandoffReport;
 use super::took_over::TookOver;
 use super::worker_status::WorkerEnd;
@@ -200,19 +200,11 @@ impl Control {
     /// What the service manager shows of this daemon.
     pub(super) fn service_status(&self) -> String {
         let links = self.links.borrow();
-        let (served, away): (Vec<_>, _) = links.iter().partition(|link| link.workers.is_attached());
-        let names = |links: &[&WirelessLink]| {
-            let names: Vec<_> = links.iter().map(|link| &*link.interface.name).collect();
-            names.join(", ")
-        };
+        let links = links
+            .iter()
+            .map(|link| (&*link.interface.name, link.serving()));
         let scheme = self.settings.borrow().daemon.scheme.name();
-        let mut parts = Vec::new();
-        if !served.is_empty() {
-            parts.push(format!("serves {}, scheme {scheme}", names(&served)));
-        }
-        if !away.is_empty() {
-            parts.push(format!("waits for the interface {}", names(&away)));
-        }
+        let mut parts = links::shown(&links.collect::<Vec<_>>(), scheme);
         if let Some(problem) = &*self.reload_problem.borrow() {
             parts.push(format!("not reloaded: {problem}"));
         }

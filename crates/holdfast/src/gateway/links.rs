@@ -13,6 +13,31 @@ use crate::workers::Workers;
 
 const NO_ANSWER: &str = "the packet worker does not answer";
 
+/// What the daemon does at an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Serving {
+    /// It takes packets.
+    Taken,
+    /// It tries to attach: the last try has failed.
+    PassedBy,
+    /// It waits: there is no such interface.
+    Awaited,
+}
+
+/// What the service manager shows of interfaces.
+pub(super) fn shown(links: &[(&str, Serving)], scheme: &str) -> Vec<String> {
+    let named = |serving| {
+        let of_kind = links.iter().filter(|(_, other)| *other == serving);
+        let names: Vec<_> = of_kind.map(|(name, _)| *name).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    let served = named(Serving::Taken).map(|names| format!("serves {names}, scheme {scheme}"));
+    let passed_by = named(Serving::PassedBy)
+        .map(|names| format!("cannot attach to {names}, and packets pass by"));
+    let awaited = named(Serving::Awaited).map(|names| format!("waits for the interface {names}"));
+    [served, passed_by, awaited].into_iter().flatten().collect()
+}
+
 /// One wireless interface.
 pub(super) struct WirelessLink {
     pub(super) interface: NamedInterface,
@@ -145,11 +170,45 @@ impl WirelessLink {
         Ok(())
     }
 
+    /// What the daemon does at the interface.
+    pub(super) const fn serving(&self) -> Serving {
+        match self.interface.ifindex {
+            _ if self.workers.is_attached() => Serving::Taken,
+            Some(_) => Serving::PassedBy,
+            None => Serving::Awaited,
+        }
+    }
+
     /// Whether the daemon has made this device.
     pub(super) fn owns_device(&self, ifindex: u32) -> bool {
         let running = self.workers.running().iter();
         let mut devices =
             running.flat_map(|worker| worker.attachment.devices.iter().chain(&worker.injector));
         devices.any(|device| *device == ifindex)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_is_there_is_not_waited_for() {
+        let links = [
+            ("wlan0", Serving::Taken),
+            ("wlan1", Serving::PassedBy),
+            ("wlan2", Serving::Awaited),
+            ("wlan3", Serving::Taken),
+        ];
+        assert_eq!(
+            shown(&links, "auto"),
+            [
+                "serves wlan0, wlan3, scheme auto",
+                "cannot attach to wlan1, and packets pass by",
+                "waits for the interface wlan2",
+            ]
+        );
+        let failed = shown(&links[1..2], "auto");
+        assert_eq!(failed, ["cannot attach to wlan1, and packets pass by"]);
     }
 }

@@ -219,6 +219,10 @@ impl GatewayArgs {
         }
         let mut signals: SignalSettings = file.section("signals").read()?;
         signals.listen = self.signal_listen.unwrap_or(signals.listen);
+        let metrics: MetricsSettings = file.section("metrics").read()?;
+        let web: WebSettings = file.section("web").read()?;
+        let web = web.with_flag(self.web.as_ref());
+        super::refuse_shared_address(file, &metrics, &web, self.web.as_ref())?;
         Ok(GatewaySettings {
             wireless,
             daemon,
@@ -229,11 +233,8 @@ impl GatewayArgs {
             core,
             signals,
             mobiles: mobiles(file)?,
-            metrics: file.section("metrics").read()?,
-            web: file
-                .section("web")
-                .read::<WebSettings>()?
-                .with_flag(self.web.as_ref()),
+            metrics,
+            web,
             station,
             file: file.clone(),
         })

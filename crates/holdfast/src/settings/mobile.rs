@@ -185,6 +185,10 @@ impl MobileDaemonArgs {
             None
         };
         let keep: KeepSettings = file.section("keep").read()?;
+        let metrics: MetricsSettings = file.section("metrics").read()?;
+        let web: WebSettings = file.section("web").read()?;
+        let web = web.with_flag(self.web.as_ref());
+        super::refuse_shared_address(file, &metrics, &web, self.web.as_ref())?;
         Ok(MobileSettings {
             interface: interface.clone(),
             cells,
@@ -207,13 +211,10 @@ impl MobileDaemonArgs {
             decompress: keys.decompress && scheme == Some(MobileScheme::Mtcp),
             congestion_control: keys.congestion_control,
             sources: SourceSettings::read(&file.section("sources"))?,
-            metrics: file.section("metrics").read()?,
+            metrics,
             log_filter: keys.log_filter,
             file: file.clone(),
-            web: file
-                .section("web")
-                .read::<WebSettings>()?
-                .with_flag(self.web.as_ref()),
+            web,
         })
     }
 

@@ -41,6 +41,10 @@ pub(super) const MOBILE_LIVE: &[&str] = &[
     "keep.age_max_s",
 ];
 
+/// A live key that goes with keys that are not: where one of those stays, its key stays too.
+const KEY_OF_GATEWAY: &str = "mobile.key_file";
+const GATEWAYS: [&str; 2] = ["mobile.gateway", "mobile.cells"];
+
 /// Whether a reload applies the key.
 pub(super) fn is_live(section: &Section, key: &Key) -> bool {
     if section.is_repeated {
@@ -76,8 +80,11 @@ impl<T> Reloaded<T> {
         over(&newer)?;
         let mut file = running.clone();
         let (mut applied, mut left) = (Vec::new(), Vec::new());
-        for key in newer.differences(running) {
-            if live.contains(&key.as_str()) {
+        let differences = newer.differences(running);
+        let has_other_gateway = differences.iter().any(|key| GATEWAYS.contains(&&**key));
+        for key in differences {
+            let stays = has_other_gateway && key == KEY_OF_GATEWAY;
+            if live.contains(&key.as_str()) && !stays {
                 file.take_over(&key, &newer);
                 applied.push(key);
             } else {

@@ -25,6 +25,12 @@ struct Flags {
     gateway: GatewayArgs,
 }
 
+#[derive(clap::Parser)]
+struct MobileFlags {
+    #[command(flatten)]
+    mobile: MobileDaemonArgs,
+}
+
 const KEY: &str = "hf1:0000000a:1111111111111111111111111111111111111111111111111111111111111111";
 const OTHER_KEY: &str =
     "hf1:0000000b:2222222222222222222222222222222222222222222222222222222222222222";
@@ -53,6 +59,21 @@ fn error(text: &str) -> String {
     settings(text)
         .expect_err("the settings are wrong")
         .to_string()
+}
+
+#[test]
+fn the_page_and_the_metrics_have_an_address_each() {
+    let metrics = "[metrics]\nlisten = \"127.0.0.1:9848\"\n";
+    settings(&format!("{metrics}[web]\nlisten = \"127.0.0.1:9849\"")).unwrap();
+    let shared = error(&format!("{metrics}[web]\nlisten = \"127.0.0.1:9848\""));
+    assert_eq!(
+        shared,
+        "hf.toml: key `web.listen`: got \"127.0.0.1:9848\", which metrics.listen has too; takes \
+         another port or path"
+    );
+    let flags = ["--wireless", "wlan0", "--web", "127.0.0.1:9848"];
+    let by_flag = settings_with(&flags, metrics).unwrap_err().to_string();
+    assert!(by_flag.starts_with("key `--web`: got"), "{by_flag}");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn gateway(pid: u32, bytes: u64) -> ControlReply {
 }
 
 /// The screen of 80 x 24, without blanks at the ends of lines.
-fn screen(top: &Top) -> Vec<String> {
+fn screen(top: &mut Top) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     terminal.draw(|frame| view::draw(top, frame)).unwrap();
     let buffer = terminal.backend().buffer();
@@ -104,8 +104,8 @@ fn press(top: &mut Top, keys: &str) {
 
 #[test]
 fn a_screen_of_80_x_24_has_mobiles_and_flows_with_their_rates() {
-    let top = after([gateway(1, 0), gateway(1, 500_000), gateway(1, 3_000_000)]);
-    let shown = screen(&top);
+    let mut top = after([gateway(1, 0), gateway(1, 500_000), gateway(1, 3_000_000)]);
+    let shown = screen(&mut top);
     let expected = "\
 gateway wlan0, scheme auto, up 10 min, data path tc-tap
 to MH 20.0 Mb/s         ▂█ from MH  2.0 Mb/s  flows 6 of 65536, 3 in an outage
@@ -136,35 +136,60 @@ train-7         up      12.0 s 20.0 Mb/s     0 b/s     3   3.0 MiB            �
 #[test]
 fn keys_sort_filter_scroll_and_explain() {
     let mut top = after([gateway(1, 0), gateway(1, 500_000)]);
-    let first = |top: &Top| screen(top)[4].split(' ').next().unwrap().to_owned();
-    assert_eq!(first(&top), "train-7");
+    let first = |top: &mut Top| screen(top)[4].split(' ').next().unwrap().to_owned();
+    assert_eq!(first(&mut top), "train-7");
     press(&mut top, "ss");
-    assert_eq!(first(&top), "10.9.0.17", "by name");
+    assert_eq!(first(&mut top), "10.9.0.17", "by name");
     // Keys are text while a filter is written, `q` too.
     press(&mut top, "/trainq");
-    assert_eq!(screen(&top)[23], "/trainq_");
-    assert_eq!(first(&top), "");
+    assert_eq!(screen(&mut top)[23], "/trainq_");
+    assert_eq!(first(&mut top), "");
     top.handle_key(KeyCode::Backspace.into());
     top.handle_key(KeyCode::Enter.into());
-    assert_eq!(first(&top), "train-7");
-    assert!(screen(&top)[23].contains("rows with `train`"));
+    assert_eq!(first(&mut top), "train-7");
+    assert!(screen(&mut top)[23].contains("rows with `train`"));
     top.handle_key(KeyCode::Esc.into());
     press(&mut top, "c");
     let counter = |line: &String| line.starts_with("segments") && line.ends_with("500.0/s");
-    assert!(screen(&top).iter().any(counter), "{:#?}", screen(&top));
+    assert!(
+        screen(&mut top).iter().any(counter),
+        "{:#?}",
+        screen(&mut top)
+    );
     press(&mut top, "jjjj?");
     assert!(
-        screen(&top)
+        screen(&mut top)
             .iter()
             .any(|line| line.contains("s             sort by"))
     );
-    assert_eq!(first(&top), "10.9.0.17", "the last rows stay");
+    assert_eq!(first(&mut top), "10.9.0.17", "the last rows stay");
     for key in [
         KeyEvent::from(KeyCode::Char('q')),
         KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL),
     ] {
         assert_eq!(top.handle_key(key), KeyOutcome::Quit);
     }
+}
+
+#[test]
+fn a_key_beyond_the_last_rows_needs_no_other_key_to_undo_it() {
+    let mut reply = gateway(1, 0);
+    if let ControlReply::Gateway(status) = &mut reply {
+        status.mobiles = (1..=40)
+            .map(|last| mobile(None, last, LinkState::Up, 0))
+            .collect();
+    }
+    let mut top = after([reply]);
+    // The upper table has 9 rows of 40.
+    press(&mut top, &"j".repeat(99));
+    let end = screen(&mut top);
+    press(&mut top, "k");
+    let above = screen(&mut top);
+    assert_eq!(end[4..12], above[5..13], "{end:#?} {above:#?}");
+    // Fewer rows scroll less.
+    press(&mut top, "/.17");
+    screen(&mut top);
+    assert_eq!(top.scroll, 0);
 }
 
 /// Answers one caller.
@@ -200,7 +225,7 @@ fn a_daemon_that_restarts_is_found_again_and_its_counts_begin_anew() {
     assert_eq!(top.rates.newest("train-7 to"), Some(1e6));
     // The listener is closed: it was killed.
     top.refuse(&look(&args).unwrap_err());
-    let shown = screen(&top);
+    let shown = screen(&mut top);
     assert!(shown[23].contains("no daemon answers"), "{}", shown[23]);
     assert!(shown[4].starts_with("train-7"), "{}", shown[4]);
     look_at(&mut top, 5, &gateway(2, 6_000_000));

@@ -37,7 +37,14 @@ struct Entry {
     row: Row<'static>,
 }
 
-pub(super) fn draw(top: &Top, frame: &mut Frame<'_>) {
+/// Draws what is shown. What is scrolled further than to the last rows is scrolled back: the next key
+/// is seen at once.
+pub(super) fn draw(top: &mut Top, frame: &mut Frame<'_>) {
+    top.scroll = draw_scrolled(top, frame);
+}
+
+/// Returns how many rows are scrolled away, of the longer table.
+fn draw_scrolled(top: &Top, frame: &mut Frame<'_>) -> usize {
     let [head, upper, lower, foot] = Layout::vertical([
         Constraint::Length(3),
         Constraint::Fill(1),
@@ -45,23 +52,23 @@ pub(super) fn draw(top: &Top, frame: &mut Frame<'_>) {
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    match &top.reply {
+    let scrolled = match &top.reply {
         Some(ControlReply::Gateway(status)) => {
             frame.render_widget(Paragraph::new(gateway_head(top, status)), head);
-            mobiles(top, status, frame, upper);
-            if top.shows_counters {
-                counters(top, &status.counters, frame, lower);
+            let of_mobiles = mobiles(top, status, frame, upper);
+            of_mobiles.max(if top.shows_counters {
+                counters(top, &status.counters, frame, lower)
             } else {
-                flows(top, status, frame, lower);
-            }
+                flows(top, status, frame, lower)
+            })
         }
         Some(ControlReply::Mobile(status)) => {
             frame.render_widget(Paragraph::new(mobile_head(top, status)), head);
-            sources(top, status, frame, upper);
-            counters(top, &status.counters, frame, lower);
+            let of_sources = sources(top, status, frame, upper);
+            of_sources.max(counters(top, &status.counters, frame, lower))
         }
-        _ => {}
-    }
+        _ => 0,
+    };
     frame.render_widget(foot_line(top), foot);
     if top.shows_help {
         let area = frame.area();
@@ -71,6 +78,7 @@ pub(super) fn draw(top: &Top, frame: &mut Frame<'_>) {
         let block = Block::bordered().title(" holdfast top ");
         frame.render_widget(Paragraph::new(HELP).block(block), area);
     }
+    scrolled
 }
 
 fn foot_line(top: &Top) -> Line<'_> {
@@ -160,7 +168,7 @@ fn link_rates(top: &Top) -> String {
     )
 }
 
-fn mobiles(top: &Top, status: &StatusReply, frame: &mut Frame<'_>, area: Rect) {
+fn mobiles(top: &Top, status: &StatusReply, frame: &mut Frame<'_>, area: Rect) -> usize {
     let bars = area.width.saturating_sub(67).max(8);
     let rows = status.mobiles.iter().map(|mobile| {
         let name = mobile_name(mobile);
@@ -193,10 +201,10 @@ fn mobiles(top: &Top, status: &StatusReply, frame: &mut Frame<'_>, area: Rect) {
     let names = [
         "mobile", "link", "since", "to MH", "from MH", "flows", "cached", "",
     ];
-    list(top, rows.collect(), &names, &widths, frame, area);
+    list(top, rows.collect(), &names, &widths, frame, area)
 }
 
-fn flows(top: &Top, status: &StatusReply, frame: &mut Frame<'_>, area: Rect) {
+fn flows(top: &Top, status: &StatusReply, frame: &mut Frame<'_>, area: Rect) -> usize {
     let rows = status.flow_list.iter().map(|flow| {
         let name = flow_name(flow);
         let (to, from) = (format!("{name} to"), format!("{name} from"));
@@ -218,10 +226,10 @@ fn flows(top: &Top, status: &StatusReply, frame: &mut Frame<'_>, area: Rect) {
     let end = area.width.saturating_sub(42) / 2;
     let widths = [end, end, 9, 9, 9, 10];
     let names = ["flow: FH", "MH", "to MH", "from MH", "cached", "state"];
-    list(top, rows.collect(), &names, &widths, frame, area);
+    list(top, rows.collect(), &names, &widths, frame, area)
 }
 
-fn sources(top: &Top, status: &MobileSessionStatus, frame: &mut Frame<'_>, area: Rect) {
+fn sources(top: &Top, status: &MobileSessionStatus, frame: &mut Frame<'_>, area: Rect) -> usize {
     let rows = status.sources.iter().map(|source| Entry {
         name: source.name.clone(),
         rate: 0.0,
@@ -244,10 +252,15 @@ fn sources(top: &Top, status: &MobileSessionStatus, frame: &mut Frame<'_>, area:
         &widths,
         frame,
         area,
-    );
+    )
 }
 
-fn counters(top: &Top, counters: &BTreeMap<String, u64>, frame: &mut Frame<'_>, area: Rect) {
+fn counters(
+    top: &Top,
+    counters: &BTreeMap<String, u64>,
+    frame: &mut Frame<'_>,
+    area: Rect,
+) -> usize {
     let counted = counters.iter().filter(|(_, count)| **count > 0);
     let rows = counted.map(|(name, count)| {
         let rate = top.rates.newest(name).filter(|rate| *rate > 0.0);
@@ -270,10 +283,11 @@ fn counters(top: &Top, counters: &BTreeMap<String, u64>, frame: &mut Frame<'_>, 
         &[36, 18, 14],
         frame,
         area,
-    );
+    )
 }
 
-/// A table of the rows that the filter shows, sorted and scrolled.
+/// A table of the rows that the filter shows, sorted and scrolled. Returns how many rows are scrolled
+/// away.
 fn list(
     top: &Top,
     mut entries: Vec<Entry>,
@@ -281,7 +295,7 @@ fn list(
     widths: &[u16],
     frame: &mut Frame<'_>,
     area: Rect,
-) {
+) -> usize {
     entries.retain(|entry| entry.name.contains(&top.filter));
     entries.sort_by(|a, b| {
         let by_value = match top.sort {
@@ -321,6 +335,7 @@ fn list(
             Style::new()
         });
     frame.render_widget(table, area);
+    skipped
 }
 
 fn number(text: String) -> Cell<'static> {

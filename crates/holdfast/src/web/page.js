@@ -260,9 +260,11 @@ function gatewayView(status, before, nowS, elapsedS) {
 function mobileTable(status, before, outages, nowS, elapsedS) {
   const last = (mobile) => before?.mobiles.find(isSame(mobile));
   const speed = (name) => (mobile) => bits(rate(mobile[name], last(mobile)?.[name], elapsedS));
-  const unknown = { kind: "unknown", beginS: 0, endS: nowS - status.uptime_s, text: "the gateway did not run" };
+  const stopped = { kind: "unknown", beginS: 0, endS: nowS - status.uptime_s, text: "the gateway did not run" };
+  const silent = { kind: "unknown", beginS: 0, endS: nowS, text: "not known now" };
+  const unknown = (mobile) => mobile.link === "unknown" ? silent : stopped;
   const line = (mobile) =>
-    timeline(nameOf(mobile), [unknown, ...outages.filter(isOf(mobile))], nowS - SPAN_S, nowS);
+    timeline(nameOf(mobile), [unknown(mobile), ...outages.filter(isOf(mobile))], nowS - SPAN_S, nowS);
   const shown = status.mobiles.slice(0, ROWS_MAX);
   const others = Math.max(status.mobiles_total - shown.length, 0);
   const caption = `Links over the last ${SPAN_S / 60} minutes${others > 0 ? `; ${others} mobiles more` : ""}`;
@@ -279,7 +281,7 @@ function mobileTable(status, before, outages, nowS, elapsedS) {
   ], shown), html("p", { class: "faint" },
     html("span", { class: "key up" }, "up "), html("span", { class: "key down" }, "down, by a report "),
     html("span", { class: "key silence" }, "down, by silence "),
-    html("span", { class: "key unknown" }, "the gateway did not run")));
+    html("span", { class: "key unknown" }, "unknown, or the gateway did not run")));
 }
 
 const savedTile = (outages) => outages.only_observed
@@ -374,6 +376,8 @@ async function look() {
   const answer = await fetch("status.json", { cache: "no-store", signal: AbortSignal.timeout(5000) });
   if (!answer.ok) throw new Error(await answer.text());
   const reply = await answer.json();
+  // The button may have been pressed meanwhile.
+  if (isPaused) return;
   // Times are those of the daemon's machine, whose clock may be another.
   const aheadMs = Date.parse(answer.headers.get("date")) - Date.now();
   const nowMs = Date.now() + (Math.abs(aheadMs) > 2000 ? aheadMs : 0);
@@ -395,7 +399,7 @@ async function poll() {
       await look();
     } catch (error) {
       const since = lastMs > 0 ? `; data of ${clock(lastMs)}` : "";
-      state(`No answer${since} (${error.message})`, true);
+      if (!isPaused) state(`No answer${since} (${error.message})`, true);
     }
   }
   setTimeout(poll, PERIOD_MS);

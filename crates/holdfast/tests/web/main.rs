@@ -93,6 +93,8 @@ fn a_browser_shows_a_running_gateway_and_its_export_needs_nothing() {
         browser.await_that(&row);
         assert_eq!(browser.value(FITS), true, "{width}");
     }
+    assert_pauses(&mut browser);
+    assert_unknown_is_not_up(&mut browser);
     assert_clean(&browser);
     let file = harness.folder().join("export.html");
     let export = browser.value("exported()");
@@ -108,6 +110,39 @@ fn a_browser_shows_a_running_gateway_and_its_export_needs_nothing() {
         .await_that("getComputedStyle(document.querySelector('rect.up')).fill !== 'rgb(0, 0, 0)'");
     assert_eq!(colleague.complaints, Vec::<String>::new());
     assert_eq!(colleague.loaded, [address]);
+}
+
+/// An answer that arrives after the page was paused changes nothing.
+fn assert_pauses(browser: &mut Browser) {
+    let state = "document.getElementById('state').textContent";
+    browser.value(
+        "const asked = fetch, held = {}, look_was = { over: false };
+        window.fetch = async (...of) => {
+          const answer = await asked(...of);
+          await new Promise((go_on) => { held.go_on = go_on; });
+          return answer;
+        };
+        look().finally(() => { look_was.over = true; });",
+    );
+    browser.await_that("held.go_on !== undefined");
+    browser.value("window.fetch = asked; document.getElementById('pause').click();");
+    let paused = browser.value(state);
+    assert!(paused.as_str().unwrap().starts_with("Paused"), "{paused}");
+    browser.value("held.go_on()");
+    browser.await_that("look_was.over");
+    assert_eq!(browser.value(state), paused);
+}
+
+/// A mobile that was never heard from is grey all the time; on the paused page.
+fn assert_unknown_is_not_up(browser: &mut Browser) {
+    browser.value(
+        "mobileTable({ ...last, mobiles: [{ ...last.mobiles[0], link: 'unknown' }] }, null, [], \
+         lastMs / 1000, 0)",
+    );
+    let width = "document.querySelector('#mobiles rect.unknown').getAttribute('width')";
+    assert_eq!(browser.value(width), "1000");
+    browser.value("mobileTable(last, null, [], lastMs / 1000, 0)");
+    browser.await_that("document.querySelector('#mobiles td .word-up') !== null");
 }
 
 /// A demo, which is interrupted at the end.

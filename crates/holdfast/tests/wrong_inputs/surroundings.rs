@@ -18,6 +18,7 @@ pub(super) const ROWS: &[Row] = &[
     without_rights("gateway --config {d}/locked", 64, &["{d}/locked: cannot be read: Permission denied (os error 13)", "run as root, or for the user of the units: chgrp holdfast {d}/locked && chmod 640 {d}/locked"]),
     without_rights("mobile --interface w0 --check", 1, &["the data path: open /dev/net/tun: Permission denied (os error 13); run as root, or with CAP_NET_ADMIN and CAP_"]),
     without_rights("mobile --interface w0 --gateway 10.2.0.1 --key-file {d}/locked", 64, &["key `mobile.key_file`: {d}/locked cannot be read: Permission denied (os error 13)", "run as root, or for the user of the units: chgrp holdfast {d}/locked && chmod 640 {d}/locked"]),
+    without_rights("status --socket {d}/sock", 1, &["{d}/sock: Permission denied (os error 13)", "run as root, or as a member of the socket's group"]),
     without_rights("mobile keygen {d}/new.key", 1, &["{d}/new.key: the key cannot be written", "name a file that is not there yet: Permission denied (os error 13)"]),
     without_rights("mobile keygen {d}/locked", 1, &["{d}/locked: the key cannot be written", "name a file that is not there yet: File exists (os error 17)"]),
     without_rights("mobile keygen /etc/new.key", 1, &["/etc/new.key: the key cannot be written", "name a file that is not there yet: Permission denied (os error 13)"]),

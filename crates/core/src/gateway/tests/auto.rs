@@ -179,10 +179,10 @@ fn a_duplicate_of_an_earlier_silence_is_no_answer_to_the_probe_of_this_one() {
 }
 
 /// The MH had received more than its last ACK that came through. New data of the FH passes before
-/// the flow is probed, for the other flow is probed first.
+/// the flow is probed, for the other flow is probed first; then a probe, or the FH's own copy.
 #[test]
-fn a_duplicate_of_a_probe_is_its_answer_although_new_data_passed_before() {
-    for answers in [0, 1] {
+fn a_duplicate_of_a_copy_is_its_answer_although_new_data_passed_before() {
+    for (answers, by_fh) in [(0, false), (1, false), (0, true), (1, true)] {
         let mut bench = bench(Scheme::Auto);
         busy(&mut bench);
         bench.mh_port += 1;
@@ -194,14 +194,16 @@ fn a_duplicate_of_a_probe_is_its_answer_although_new_data_passed_before() {
         }
         for _ in 0..2 {
             assert!(bench.down(next, LEN).forwarded);
+            assert!(!by_fh || bench.down(una, LEN).forwarded);
             bench.mh_port ^= 1;
         }
-        bench.wait(500);
+        let copy_len = if by_fh { LEN } else { 1 };
+        bench.wait(if by_fh { 0 } else { 500 });
         bench.mh_port ^= answers;
         bench.fh_clock_seen = tsval;
-        bench.up_with_sack(una + 2 * LEN, una, una + 1);
+        bench.up_with_sack(una + 2 * LEN, una, una + copy_len);
         let counted = ["recoveries", "false_silences"].map(|name| bench.counter(name));
-        assert_eq!(counted, [1, 0], "flow {answers} answers");
+        assert_eq!(counted, [1, 0], "flow {answers} answers, by_fh: {by_fh}");
     }
 }
 

@@ -125,6 +125,45 @@ fn a_key_file_that_was_replaced_is_applied_and_named() {
 }
 
 #[test]
+fn the_key_of_a_gateway_that_stays_stays_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let [config, old, new] = ["m.toml", "old.key", "new.key"].map(path);
+    for (octet, file) in [(1, &old), (2, &new)] {
+        let key = holdfast_core::signal::MobileKey::from_random([octet; 36]);
+        std::fs::write(file, key.to_secret_text()).unwrap();
+    }
+    let write = |rest: &str| {
+        let text = format!("[mobile]\ninterface = \"lo\"\n{rest}");
+        std::fs::write(&config, text).unwrap();
+    };
+    write(&format!("gateway = \"192.0.2.1\"\nkey_file = {old:?}\n"));
+    let flags = ["holdfast", "--config", config.to_str().unwrap()];
+    let args = MobileFlags::parse_from(flags).mobile;
+    let running = args.settings().unwrap();
+    for (text, is_left) in [
+        // The default key file is not there, and the file needs none.
+        ("scheme = \"wake\"\n".to_owned(), "mobile.scheme"),
+        (
+            format!("gateway = \"192.0.2.2\"\nkey_file = {new:?}\n"),
+            "mobile.gateway",
+        ),
+    ] {
+        write(&text);
+        let reloaded = args.reload(&running).unwrap();
+        assert!(reloaded.applied.is_empty(), "{:?}", reloaded.applied);
+        for key in ["mobile.gateway", "mobile.key_file", is_left] {
+            assert!(reloaded.left.iter().any(|left| left == key), "{key}");
+        }
+        assert_eq!(reloaded.settings.key, running.key);
+    }
+    write(&format!("gateway = \"192.0.2.1\"\nkey_file = {new:?}\n"));
+    let reloaded = args.reload(&running).unwrap();
+    assert_eq!(reloaded.applied, ["mobile.key_file"]);
+    assert_ne!(reloaded.settings.key, running.key);
+}
+
+#[test]
 fn what_did_not_reach_the_workers_is_an_error() {
     let running = running("[gateway]\ndrain_s = 1\n");
     let reloaded = running.args.reload(&running.settings).unwrap();
