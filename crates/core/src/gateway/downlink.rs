@@ -58,6 +58,10 @@ impl<P: Payload> Turn<'_, P> {
             self.flow.time_echo(segment, self.now);
         }
         if verdict == Verdict::Forward {
+            if self.mobile.link == Link::Silent && !segment.is_empty() {
+                let measured = self.mobile.rtt.least().is_some();
+                self.flow.note_passed_probe(segment, measured);
+            }
             self.flow.note_passed(segment, self.now);
             self.scheme.on_forwarded(segment);
         }
@@ -108,10 +112,6 @@ impl<P: Payload> Turn<'_, P> {
     }
 
     fn forward(&mut self, segment: &Segment) {
-        if self.mobile.link == Link::Silent {
-            self.flow
-                .note_passed_probe(segment, self.mobile.rtt.least().is_some());
-        }
         self.flow.on_forwarded(segment, self.now);
         self.mobile.on_sent(self.now);
         self.mobile.cell.forwarded_bytes += u64::from(segment.payload_len);

@@ -207,6 +207,19 @@ fn a_duplicate_of_a_copy_is_its_answer_although_new_data_passed_before() {
     }
 }
 
+/// The FH lacks the last ACKs: it retransmits what the MH has acknowledged.
+#[test]
+fn a_duplicate_of_what_was_acknowledged_before_is_an_answer_too() {
+    let mut bench = bench(Scheme::Auto);
+    let Busy { una, tsval, .. } = busy(&mut bench);
+    bench.wait(500);
+    assert!(bench.down(una - LEN, LEN).forwarded);
+    bench.fh_clock_seen = tsval;
+    bench.up_with_sack(una + 2 * LEN, una - LEN, una);
+    let counted = ["recoveries", "false_silences"].map(|name| bench.counter(name));
+    assert_eq!(counted, [1, 0]);
+}
+
 #[test]
 fn a_peer_is_taken_until_what_was_lost_has_arrived() {
     let mut bench = bench_with(Settings {
