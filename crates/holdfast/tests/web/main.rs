@@ -116,24 +116,24 @@ fn a_browser_shows_a_running_gateway_and_its_export_needs_nothing() {
 fn assert_pauses(browser: &mut Browser) {
     let state = "document.getElementById('state').textContent";
     browser.value(
-        "const asked = fetch, held = {}, look_was = { over: false };
+        "const trueFetch = fetch, held = {}, looked = { over: false };
         window.fetch = async (...of) => {
-          const answer = await asked(...of);
-          await new Promise((go_on) => { held.go_on = go_on; });
+          const answer = await trueFetch(...of);
+          await new Promise((release) => { held.release = release; });
           return answer;
         };
-        look().finally(() => { look_was.over = true; });",
+        look().finally(() => { looked.over = true; });",
     );
-    browser.await_that("held.go_on !== undefined");
-    browser.value("window.fetch = asked; document.getElementById('pause').click();");
+    browser.await_that("held.release !== undefined");
+    browser.value("window.fetch = trueFetch; document.getElementById('pause').click();");
     let paused = browser.value(state);
     assert!(paused.as_str().unwrap().starts_with("Paused"), "{paused}");
-    browser.value("held.go_on()");
-    browser.await_that("look_was.over");
+    browser.value("held.release()");
+    browser.await_that("looked.over");
     assert_eq!(browser.value(state), paused);
 }
 
-/// A mobile that was never heard from is grey all the time; on the paused page.
+/// A mobile from which nothing was ever received is grey all the time; on the paused page.
 fn assert_unknown_is_not_up(browser: &mut Browser) {
     browser.value(
         "mobileTable({ ...last, mobiles: [{ ...last.mobiles[0], link: 'unknown' }] }, null, [], \
