@@ -37,7 +37,7 @@ mod sweep;
 mod transfer;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
@@ -97,6 +97,8 @@ pub struct Scenario {
     /// What it is about.
     pub description: String,
     document: Table,
+    /// Its sweeps' combinations, once they were asked for.
+    combinations: OnceLock<Vec<(sweep::Point, Conditions)>>,
 }
 
 /// One run: everything that it depends on but the substrate.
@@ -201,6 +203,7 @@ impl Scenario {
             path: path.to_owned(),
             description: description.unwrap_or_default().to_owned(),
             document,
+            combinations: OnceLock::new(),
         })
     }
 
@@ -265,7 +268,10 @@ impl Scenario {
     }
 
     /// The sweeps' combinations, each checked but for its outages.
-    fn combinations(&self) -> Result<Vec<(sweep::Point, Conditions)>, ScenarioError> {
+    fn combinations(&self) -> Result<&[(sweep::Point, Conditions)], ScenarioError> {
+        if let Some(known) = self.combinations.get() {
+            return Ok(known);
+        }
         let points =
             sweep::points(&self.document).map_err(|error| self.explain(&error, &self.document))?;
         let checked = points.into_iter().map(|point| {
@@ -277,7 +283,8 @@ impl Scenario {
                 .map_err(|error| self.explain(&error, &point.document))?;
             Ok((point, conditions))
         });
-        checked.collect()
+        let checked = checked.collect::<Result<Vec<_>, ScenarioError>>()?;
+        Ok(self.combinations.get_or_init(|| checked))
     }
 
     fn explain(&self, error: &DocumentError, document: &Table) -> ScenarioError {

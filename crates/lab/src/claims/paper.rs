@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A paper's folder: its claims, the runs that they need, and the lines that came of them.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -44,7 +46,18 @@ impl Paper {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        let sweeps = |scenario: &str| Scenario::load(&folder.join(scenario))?.sweeps();
+        // Most of its tables name the same few scenarios.
+        let known = RefCell::new(BTreeMap::new());
+        let sweeps = |scenario: &str| -> anyhow::Result<Vec<String>> {
+            if let Some(sweeps) = known.borrow().get(scenario) {
+                return Ok(Vec::clone(sweeps));
+            }
+            let sweeps = Scenario::load(&folder.join(scenario))?.sweeps()?;
+            known
+                .borrow_mut()
+                .insert(scenario.to_owned(), sweeps.clone());
+            Ok(sweeps)
+        };
         let claims = ClaimsFile::load(&file, &sweeps)?;
         Ok(Self {
             name,
