@@ -34,8 +34,8 @@ fn bulk_data_arrives_whole_in_both_directions_at_once() {
         let harness = harness(&emulated(fast_link()), scheme);
         let (down_fh, down_mh) = connection(&harness, fh(), PORT);
         let (up_fh, up_mh) = connection(&harness, fh(), PORT + 1);
-        let downlink = Flow::start(down_fh, down_mh, 8 * MB, 1);
-        let uplink = Flow::start(up_mh, up_fh, 8 * MB, 2);
+        let downlink = Flow::start(down_fh, down_mh, 4 * MB, 1);
+        let uplink = Flow::start(up_mh, up_fh, 4 * MB, 2);
         downlink
             .finish()
             .unwrap_or_else(|error| panic!("{scheme} downlink: {error:#}"));
@@ -133,7 +133,7 @@ fn outage_is_survived(scheme: &str, from: IpAddr, link: EmulatedLink, limit_ms: 
     let settings = emulated(link);
     let mut harness = harness(&settings, scheme);
     let (at_fh, at_mh) = connection(&harness, from, PORT);
-    let flow = Flow::start(at_fh, at_mh, 6 * MB, 5);
+    let flow = Flow::start(at_fh, at_mh, 4 * MB, 5);
     flow.wait_bytes(MB / 4).unwrap();
     let start_ns = start_link(&mut harness);
     let received = flow

@@ -48,8 +48,8 @@ fn data_arrives_whole_in_both_directions_whichever_end_opens() {
     let opened_by_fh = open(&topology.mh, &topology.fh, MH.v4.into(), PORT + 1);
     for (number, (one, other)) in [opened_by_mh, opened_by_fh].into_iter().enumerate() {
         let reverse = (other.try_clone().unwrap(), one.try_clone().unwrap());
-        let forward = Flow::start(one, other, 20 * MB, number as u64);
-        let reverse = Flow::start(reverse.0, reverse.1, 10 * MB, 7 + number as u64);
+        let forward = Flow::start(one, other, 8 * MB, number as u64);
+        let reverse = Flow::start(reverse.0, reverse.1, 4 * MB, 7 + number as u64);
         let received = forward.finish();
         received.unwrap_or_else(|error| panic!("{number}, forward: {error:#}"));
         let received = reverse.finish();
@@ -80,7 +80,7 @@ fn a_connection_stops_without_the_gateway_and_continues_with_its_successor() {
     let mut harness = early();
     let topology = &harness.topology;
     let (one, other) = open(&topology.mh, &topology.fh, MH.v4.into(), PORT);
-    let flow = Flow::start(other, one, 30 * MB, 3);
+    let flow = Flow::start(other, one, 12 * MB, 3);
     flow.wait_bytes(4 * MB).unwrap();
     harness.kill_gateway().unwrap();
     // The bytes in flight arrive; then no byte arrives for 700 ms.
@@ -93,10 +93,10 @@ fn a_connection_stops_without_the_gateway_and_continues_with_its_successor() {
         last.1.elapsed().as_millis() > 700
     });
     assert!(
-        flow.watch().bytes() < 30 * MB,
+        flow.watch().bytes() < 12 * MB,
         "the connection continued without a gateway"
     );
     harness.start_gateway().unwrap();
     let received = flow.finish().unwrap_or_else(|error| panic!("{error:#}"));
-    assert_eq!(received.bytes(), 30 * MB);
+    assert_eq!(received.bytes(), 12 * MB);
 }

@@ -376,8 +376,8 @@ impl World {
         child.kill().unwrap();
     }
 
-    /// Starts a transfer in each direction: downlink, uplink.
-    fn flows(&self, bytes: u64) -> (Flow, Flow) {
+    /// Starts a transfer in each direction, of these bytes: downlink, uplink.
+    fn flows(&self, [downlink, uplink]: [u64; 2]) -> (Flow, Flow) {
         let address: IpAddr = FH.parse().unwrap();
         let connection = |port: u16| {
             let listener = listen(&self.fh, address, port).unwrap();
@@ -386,9 +386,9 @@ impl World {
             (at_fh, at_mh)
         };
         let (at_fh, at_mh) = connection(PORT);
-        let down = Flow::start(at_fh, at_mh, bytes, 1);
+        let down = Flow::start(at_fh, at_mh, downlink, 1);
         let (at_fh, at_mh) = connection(PORT + 1);
-        let up = Flow::start(at_mh, at_fh, bytes / 2, 2);
+        let up = Flow::start(at_mh, at_fh, uplink, 2);
         (down, up)
     }
 
@@ -429,11 +429,12 @@ impl Drop for World {
 fn moves_between_cells(variant: &Variant) {
     let scheme = variant.name;
     let mut world = World::new(variant, false);
-    let (down, up) = world.flows(40 * MB);
+    // Both last beyond the last move.
+    let (down, up) = world.flows([18 * MB, 16 * MB]);
     let mut moves = Vec::new();
     for round in 0..4 {
         let before = down.watch().bytes();
-        down.wait_bytes(before + 3 * MB).unwrap();
+        down.wait_bytes(before + 2 * MB).unwrap();
         // Every second move is announced. Only in the second half the wired route changes.
         let is_prepared = round % 2 == 0;
         let retransmitted = world.retransmitted();
@@ -492,7 +493,7 @@ fn every_byte_arrives_although_the_old_station_is_killed_at_the_move() {
     for variant in &VARIANTS {
         let scheme = variant.name;
         let mut world = World::new(variant, true);
-        let (down, up) = world.flows(24 * MB);
+        let (down, up) = world.flows([14 * MB, 11 * MB]);
         down.wait_bytes(4 * MB).unwrap();
         await_that("the other station buffers", || world.role(1) == "buffering");
         world.kill(0);
@@ -548,10 +549,10 @@ fn a_handoff_moves_all_of_many_connections() {
             let listener = listen(&world.fh, address, PORT).unwrap();
             let at_mh = connect(&world.mh, address, PORT).unwrap();
             let (at_fh, _) = accept(&listener).unwrap();
-            let down = Flow::start(at_fh, at_mh, 60 * MB, 1);
+            let down = Flow::start(at_fh, at_mh, 20 * MB, 1);
             let mut moves = Vec::new();
             for round in 0..4_u64 {
-                down.wait_bytes((4 + 12 * round) * MB).unwrap();
+                down.wait_bytes((4 + 4 * round) * MB).unwrap();
                 if round % 2 == 0 {
                     world.prepare();
                 }

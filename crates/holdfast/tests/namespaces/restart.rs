@@ -41,7 +41,7 @@ fn wait_until(at_ns: u64) {
 /// milliseconds.
 fn kill_restart_and_outage(harness: &mut Harness, scheme: &str) -> u64 {
     let (at_fh, at_mh) = connection(harness, fh(), PORT);
-    let flow = Flow::start(at_fh, at_mh, 14 * MB, 7);
+    let flow = Flow::start(at_fh, at_mh, 8 * MB, 7);
     flow.wait_bytes(MB).unwrap();
     harness.kill_gateway().unwrap();
     let before = flow.watch().bytes();

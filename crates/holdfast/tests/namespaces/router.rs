@@ -81,7 +81,7 @@ fn a_lost_carrier_of_an_ethernet_stalls_a_download_for_a_moment() {
         };
         let harness = harness(&settings, scheme);
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
-        let flow = Flow::start(at_fh, at_mh, 30 * MB, 17);
+        let flow = Flow::start(at_fh, at_mh, 10 * MB, 17);
         flow.wait_bytes(4 * MB).unwrap();
         let gateway = harness.gateway.as_ref().unwrap();
         // First the radio loses everything. Otherwise this fast link may have nothing in flight when

@@ -177,10 +177,10 @@ fn a_thousand_changes_between_copies_and_segments_lose_nothing() {
     let mobile = Mobile::start(&harness, "auto", &[]);
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
     let sender = at_mh.try_clone().unwrap();
-    let flow = Flow::start(at_mh, at_fh, 10 * MB, 5);
+    let flow = Flow::start(at_mh, at_fh, 3 * MB, 5);
     let mut changes = 0;
     let mut before = flow.watch().bytes();
-    while before < 9 * MB {
+    while before < 5 * MB / 2 {
         mobile.report("down", 0);
         mobile.report("up", 0);
         changes += 2;

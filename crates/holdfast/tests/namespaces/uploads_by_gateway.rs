@@ -49,7 +49,7 @@ fn stalls_ms(control: &str, scheme: &str, carrier_follows: bool, daemon: bool) -
     let mut harness = topology(&settings, Some(scheme));
     let _mobile = daemon.then(|| Mobile::start(&harness, "auto", &[]));
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
-    let flow = Flow::start(at_mh, at_fh, 20 * MB, 5);
+    let flow = Flow::start(at_mh, at_fh, 17 * MB, 5);
     let start_ns = start_link(&mut harness);
     let received = flow.finish().unwrap();
     let up_ns = OUTAGES.map(|(at, length)| start_ns + (at + length) * SECOND_NS);
