@@ -44,8 +44,8 @@ case "${which_tests[*]} " in
 # Without time and system.
 *holdfast-@(core|files|link|settings|sim|testbed|wire)' '*) ;;
 *)
-    # The others start the program.
-    cargo build --locked --profile "$profile" --package holdfast
+    # The others start the program, which cargo builds for the whole workspace.
+    [ $# -eq 0 ] || cargo build --locked --profile "$profile" --package holdfast
     case "$profile" in
     dev | test) folder=debug ;;
     *) folder=$profile ;;
