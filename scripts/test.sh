@@ -8,6 +8,9 @@
 # Tests that judge a time run in the virtual kernel (`holdfast lab setup`), which is built first: about
 # twelve minutes, once for each user. Where it cannot be built they are skipped.
 #
+# Of the whole workspace the tests of namespaces run beside all others. They run in virtual kernels, so
+# both lists disturb each other no more than any load does. What they print comes last.
+#
 # Other tests of namespaces run as root as they are; otherwise inside a user namespace of their own,
 # where the kernel allows one. BPF programs cannot be loaded there: the tests that need them report
 # "SKIPPED" with the reason. With HOLDFAST_NO_SKIP=1 a skipped test is a failure.
@@ -59,15 +62,13 @@ esac
 triple="$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')"
 export "CARGO_TARGET_${triple}_RUNNER=$PWD/scripts/timed.sh"
 
-# --show-output prints what passed tests wrote: a test that was skipped reports it there.
-run=(cargo test --locked --profile "$profile" --no-fail-fast "${which_tests[@]}" -- --show-output)
-
 isolated=no
+isolate=()
 if [ "$(id -u)" -ne 0 ]; then
     if unshare --user --map-root-user --net --mount true 2>/dev/null; then
         isolated=yes
-        run=(unshare --user --map-root-user --net --mount
-            sh -c 'ip link set lo up && exec "$@"' sh "${run[@]}")
+        isolate=(unshare --user --map-root-user --net --mount
+            sh -c 'ip link set lo up && exec "$@"' sh)
     elif [ "$no_skip" = 1 ]; then
         echo 'test.sh: HOLDFAST_NO_SKIP=1 needs root or user namespaces' >&2
         exit 1
@@ -100,8 +101,29 @@ without_successes() {
         !hidden { print; fflush() }'
 }
 
+# Arguments: which tests. --show-output prints what passed tests wrote: a test that was skipped reports
+# it there. A program in the background ignores SIGINT unless it is reset.
+run_tests() {
+    exec env --default-signal=INT timeout --kill-after=30 "$limit_s" "${isolate[@]}" \
+        cargo test --locked --profile "$profile" --no-fail-fast "$@" -- --show-output 2>&1
+}
+
 status=0
-timeout --kill-after=30 "$limit_s" "${run[@]}" 2>&1 | tee "$log" | without_successes || status=$?
+if [ $# -eq 0 ]; then
+    readonly beside=namespaces
+    # With the features of the whole workspace, for which it is built.
+    run_tests --workspace --test "$beside" >"$log.$beside" &
+    beside_process=$!
+    trap 'kill "$beside_process" 2>/dev/null || true' EXIT
+    export HOLDFAST_TEST_WITHOUT=$beside
+fi
+(run_tests "${which_tests[@]}") | tee "$log" | without_successes || status=$?
+if [ $# -eq 0 ]; then
+    wait "$beside_process" || status=$?
+    trap - EXIT
+    tee -a "$log" <"$log.$beside" | without_successes
+    rm "$log.$beside"
+fi
 [ $status -ne 124 ] || echo "test.sh: ended after the limit of $limit_s s" >&2
 
 left_behind="$(comm -13 <(echo "$before") <(machine_state | sort))"
