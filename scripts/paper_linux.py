@@ -400,7 +400,8 @@ def wake(reported, silent, cases, upload):
         return never_is_long(run["stalls_s"][0])
 
     def stalls(runs):
-        return f"{number(min(map(stall, runs)), 2)} to {number(max(map(stall, runs)), 2)} s"
+        least, most = (number(find(map(stall, runs)), 2) for find in (min, max))
+        return f"{least} s" if least == most else f"{least} to {most} s"
 
     def trips(runs):
         return sorted(never_is_long(run["full_rate_round_trips"][0]) for run in runs)

@@ -196,7 +196,7 @@ impl<P: Payload> Gateway<P> {
         }
         let mobile = flow.mobile;
         let verdict = if segment.flags.has(Flags::SYN) {
-            connection.on_syn(direction, segment, seen, now);
+            connection.on_syn(direction, segment, payload, seen, now);
             Verdict::Forward
         } else if segment.flags.has(Flags::RST) {
             self.handle_rst(flow_id, direction, segment, now, actions);
@@ -208,10 +208,7 @@ impl<P: Payload> Gateway<P> {
             }
             Verdict::Forward
         } else if direction == Direction::Downlink {
-            self.turn(flow_id, now, actions)
-                .map_or(Verdict::Forward, |mut turn| {
-                    turn.on_fh_segment(segment, payload)
-                })
+            self.handle_downlink(flow_id, segment, payload, now, actions)
         } else {
             self.handle_uplink(flow_id, segment, payload, now, actions)
         };
@@ -259,11 +256,13 @@ impl<P: Payload> Gateway<P> {
         now: Instant,
         actions: &mut Actions<P>,
     ) {
-        let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
+        let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) else {
             return;
         };
         let from_mh = direction == Direction::Uplink;
-        if !flow.accepts_rst(from_mh, segment) {
+        let answers_ack =
+            !from_mh && flow.stage == Stage::Open && segment.seq == scheme.get().acked_to_fh(flow);
+        if !answers_ack && !flow.accepts_rst(from_mh, segment) {
             self.counters.implausible += 1;
             return;
         }

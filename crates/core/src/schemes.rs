@@ -268,6 +268,12 @@ pub(crate) trait FlowScheme<P: Payload> {
     ) {
     }
 
+    /// The highest ACK that the FH was sent: without a connection it resets with that number
+    /// (RFC 9293, 3.10.7.1).
+    fn acked_to_fh(&self, flow: &Flow<P>) -> SeqNum {
+        flow.fh.una
+    }
+
     /// The FH has every ACK that is due to it: the flow may close.
     fn has_settled(&self, flow: &Flow<P>) -> bool {
         true

@@ -282,22 +282,21 @@ fn linux_runs_the_same_scenario_in_a_virtual_kernel() {
     assert_eq!(packets, 2 * 4);
 }
 
-/// The server has received more than its last ACK that came through, and the sockets retransmit in the
-/// silence too. No flow waits for its socket's timer after that.
-#[test]
-fn each_of_twenty_uploads_goes_on_soon_after_an_outage_without_a_report() {
-    let test = "each_of_twenty_uploads_goes_on_soon_after_an_outage_without_a_report";
+/// Twenty uploads by `auto` at the mobile, with an outage of 3 s: each goes on soon after it.
+fn twenty_uploads_go_on_soon(test: &str, outage_at_s: f64, signal: &str) {
     if holdfast_lab::virtual_kernel::available_or_skip(test).is_none() {
         return;
     }
-    let scenario = "description = \"twenty uploads\"\nseed = 1\n\
-        transfer = { bytes = 2_000_000_000, limit_s = 10, flows = 20, direction = \"uplink\" }\n\
+    let scenario = format!(
+        "description = \"twenty uploads\"\nseed = 1\n\
+        transfer = {{ bytes = 2_000_000_000, limit_s = 10, flows = 20, direction = \"uplink\" }}\n\
         hosts.congestion_control = \"cubic\"\n\
-        wired = { rate_mbit_per_s = 100, delay_ms = 1 }\n\
-        mobile = { scheme = \"auto\", signal = \"none\" }\n\
+        wired = {{ rate_mbit_per_s = 100, delay_ms = 1 }}\n\
+        mobile = {{ scheme = \"auto\", signal = \"{signal}\" }}\n\
         [wireless]\nrate_mbit_per_s = 20\ndelay_ms = 24\nqueue_packets_max = 200\n\
-        outages = { kind = \"list\", list = [{ at_s = 4.3, for_s = 3 }] }\n";
-    let (folder, _) = folder_with(scenario);
+        outages = {{ kind = \"list\", list = [{{ at_s = {outage_at_s}, for_s = 3 }}] }}\n"
+    );
+    let (folder, _) = folder_with(&scenario);
     let arguments = ["run", "s.toml", "--substrate", "linux", "--out", "-"];
     let line = &lines(&lab(folder.path(), &arguments))[0];
     assert!(line.intact, "{line:?}");
@@ -306,6 +305,21 @@ fn each_of_twenty_uploads_goes_on_soon_after_an_outage_without_a_report() {
         // Without a report a flow waits for the answer to its probe; the queue is 0.12 s long.
         assert!(stall[0].is_some_and(|stall_s| stall_s < 0.5), "{stall:?}");
     }
+}
+
+/// The server has received more than its last ACK that came through, and the sockets retransmit in the
+/// silence too. No flow waits for its socket's timer after that.
+#[test]
+fn each_of_twenty_uploads_goes_on_soon_after_an_outage_without_a_report() {
+    let test = "each_of_twenty_uploads_goes_on_soon_after_an_outage_without_a_report";
+    twenty_uploads_go_on_soon(test, 4.3, "none");
+}
+
+/// The server's SYN has come, and no ACK of data yet.
+#[test]
+fn each_of_twenty_uploads_goes_on_soon_after_an_outage_that_takes_its_first_data() {
+    let test = "each_of_twenty_uploads_goes_on_soon_after_an_outage_that_takes_its_first_data";
+    twenty_uploads_go_on_soon(test, 0.09, "carrier");
 }
 
 #[test]

@@ -38,6 +38,8 @@ struct SeenSyns {
 pub(super) struct Syns {
     pub(super) mh: Syn,
     pub(super) fh: Syn,
+    /// The FH opens the connection, and the MH's SYN is the answer.
+    mh_answers: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,13 +54,27 @@ pub(super) struct Syn {
 impl Syns {
     /// Where both ends stand, as a segment of the FH would show it that follows them.
     pub(super) fn sighting(&self) -> Sighting {
+        let (_, fh_shift) = self.shifts();
+        // RFC 7323, 3.2: a SYN without an ACK echoes nothing.
+        let clocks = self.fh.timestamps.zip(self.mh.timestamps);
+        let timestamps = clocks.map(|(fh, mh)| Timestamps {
+            tsval: fh.tsval,
+            tsecr: mh.tsval,
+        });
         Sighting {
             seq: self.fh.seq + 1,
             end: self.fh.seq + 1,
             ack: self.mh.seq + 1,
-            window: self.fh.window,
-            timestamps: self.fh.timestamps,
+            // RFC 7323, 2.2: the window in a SYN is in no scale.
+            window: self.fh.window >> fh_shift,
+            timestamps,
         }
+    }
+
+    /// The shifts of the windows of MH and FH. RFC 7323, 2.2: a shift counts if both SYNs had one.
+    fn shifts(&self) -> (u8, u8) {
+        let shifts = self.mh.window_scale.zip(self.fh.window_scale);
+        shifts.unwrap_or_default()
     }
 }
 
@@ -109,8 +125,8 @@ impl Handshake {
 }
 
 impl<P: Payload> Flow<P> {
-    /// A SYN passes. `quiet`: how long nothing that fits has passed. True if it starts the
-    /// connection anew.
+    /// A SYN passes. `header`: its header, for segments in its sender's name. `quiet`: how long
+    /// nothing that fits has passed. True if it starts the connection anew.
     ///
     /// A SYN may be forged (RFC 5961, 4). So it changes nothing before the other end has answered
     /// it, and a live connection gives way to a new one only when it is silent itself.
@@ -118,6 +134,7 @@ impl<P: Payload> Flow<P> {
         &mut self,
         from_mh: bool,
         segment: &Segment,
+        header: Option<P::Header>,
         quiet: Duration,
         now: Instant,
     ) -> bool {
@@ -147,13 +164,20 @@ impl<P: Payload> Flow<P> {
         } else {
             (opening, syn)
         };
-        let agreed = Syns { mh, fh };
+        let agreed = Syns {
+            mh,
+            fh,
+            mh_answers: from_mh,
+        };
         if self.handshake.is_of(&agreed) || !self.gives_way(quiet) {
             return false;
         }
         let is_anew = self.stage != Stage::Adopting;
         if is_anew {
             self.begin_anew(now);
+        }
+        if from_mh && header.is_some() {
+            self.uplink_header = header;
         }
         let seen = self.handshake.syns.get_or_insert_default();
         seen.agreed.get_or_insert(agreed);
@@ -172,16 +196,10 @@ impl<P: Payload> Flow<P> {
 
     /// What follows from both SYNs, besides the numbers.
     pub(super) fn note_syns(&mut self, syns: &Syns) {
-        let Syns { mh, fh } = syns;
-        // RFC 7323, 2.2: a shift counts if both SYNs had one.
-        let scale = if fh.window_scale.is_some() {
-            mh.window_scale
-        } else {
-            None
-        };
-        self.mh.window_scale = Some(scale.unwrap_or(0));
-        self.fh.window_scale = Some(scale.and(fh.window_scale).unwrap_or(0));
-        self.fh.sack = mh.sack_permitted && fh.sack_permitted;
+        let (mh_shift, fh_shift) = syns.shifts();
+        self.mh.window_scale = Some(mh_shift);
+        self.fh.window_scale = Some(fh_shift);
+        self.fh.sack = syns.mh.sack_permitted && syns.fh.sack_permitted;
     }
 
     /// The SYNs that this segment follows.
@@ -204,6 +222,29 @@ impl<P: Payload> Flow<P> {
     /// The flow is not open, its SYNs were seen, and this segment follows them.
     pub(crate) fn follows_syns(&self, direction: Direction, segment: &Segment) -> bool {
         self.stage == Stage::Adopting && self.syns_before(direction, segment).is_some()
+    }
+
+    /// Opens the flow if this segment of the FH follows the MH's answer to its SYN: the first data
+    /// may be lost before the MH sends another segment. An attacker off the path does not know the
+    /// number of the MH's SYN.
+    pub(crate) fn open_after_syns(&mut self, segment: &Segment, now: Instant) -> bool {
+        let is_answered = |syns: &Syns| {
+            syns.mh_answers && segment.flags.has(Flags::ACK) && segment.ack == syns.mh.seq + 1
+        };
+        let syns = self.syns_before(Direction::Downlink, segment);
+        let Some(syns) = syns.filter(is_answered) else {
+            return false;
+        };
+        let fh = syns.sighting();
+        self.handshake = Handshake::opened_after(Some(&syns));
+        self.note_syns(&syns);
+        self.open_at(&fh, fh.end, fh.ack, now);
+        let (mh_shift, _) = syns.shifts();
+        self.mh.right_edge = Some(fh.end + u32::from(syns.mh.window));
+        self.mh.window_largest = syns.mh.window >> mh_shift;
+        self.mh.timestamps = syns.mh.timestamps;
+        self.mh.received_at = now;
+        true
     }
 
     /// The flow was opened by a segment that follows both SYNs.

@@ -243,15 +243,7 @@ impl<P: Payload> Flow<P> {
         if let Some(syns) = syns {
             self.note_syns(&syns);
         }
-        // RFC 7323, 2.2: the window in a SYN is in no scale.
-        let scale = if seen.is_some() {
-            None
-        } else {
-            self.fh.window_scale
-        };
-        self.open_at(&fh, segment, now);
-        self.fh.window >>= scale.unwrap_or(0);
-        self.fh.window_largest = self.fh.window;
+        self.open_beside(&fh, segment, now);
         true
     }
 
@@ -281,25 +273,31 @@ impl<P: Payload> Flow<P> {
         self.mh.timestamps = None;
         self.unseen = None;
         self.contradiction = None;
-        self.open_at(&fh, segment, now);
+        self.open_beside(&fh, segment, now);
         true
     }
 
-    /// The flow is open from these two segments on.
-    fn open_at(&mut self, fh: &Sighting, segment: &Segment, now: Instant) {
+    /// The flow is open from a segment of the FH and this one of the MH on.
+    fn open_beside(&mut self, fh: &Sighting, segment: &Segment, now: Instant) {
+        let adoption = self.adoption.take().unwrap_or_default();
+        self.open_at(fh, segment.ack, segment.end(), now);
+        self.fh.fin = adoption.fin_beside(fh, segment);
+        self.mh.fin = adoption.mh_fin_before(segment);
+    }
+
+    /// The flow is open. The MH has everything before `una`, and has sent everything before `mh_end`.
+    pub(super) fn open_at(&mut self, fh: &Sighting, una: SeqNum, mh_end: SeqNum, now: Instant) {
         self.stage = Stage::Open;
-        self.fh.max = fh.end.max(segment.ack);
-        self.fh.una = segment.ack;
+        self.adoption = None;
+        self.fh.max = fh.end.max(una);
+        self.fh.una = una;
         self.fh.last_end = fh.end;
         self.fh.beyond = None;
         self.fh.ack = fh.ack;
         self.fh.window = fh.window;
         self.fh.window_largest = fh.window;
         self.fh.tsecr = fh.timestamps.map_or(0, |ts| ts.tsecr);
-        let adoption = self.adoption.take().unwrap_or_default();
-        self.fh.fin = adoption.fin_beside(fh, segment);
-        self.mh.nxt = segment.end().max(fh.ack);
-        self.mh.fin = adoption.mh_fin_before(segment);
+        self.mh.nxt = mh_end.max(fh.ack);
         self.sent_nxt = self.fh.max;
         self.begin_resending();
         self.tsval_sent = fh.timestamps.map(|ts| ts.tsval);

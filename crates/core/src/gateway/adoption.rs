@@ -74,9 +74,35 @@ impl<P: Payload> Gateway<P> {
         flow_id
     }
 
+    /// Both directions of a flow are known now. True if it is reset: the segment goes no further.
+    pub(super) fn begin(
+        &mut self,
+        flow_id: FlowId,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> bool {
+        let Some(row) = self.flows.at(flow_id) else {
+            return false;
+        };
+        let key = row.flow.key;
+        if row.flow.began_with_syns() {
+            // What a predecessor owed was another connection's.
+            self.predecessor.remove(&key);
+        }
+        self.counters.flows_adopted += 1;
+        if self.settle_with_predecessor(flow_id, &key, actions) {
+            return true;
+        }
+        self.with_context(flow_id, now, actions, |scheme, flow, cx| {
+            scheme.on_adopted(flow, cx);
+        });
+        self.follow_abilities(flow_id);
+        false
+    }
+
     /// Applies a predecessor's record to a flow. Bytes that the predecessor owed are lost: both ends
     /// get a RST, never a silent gap. Returns true in that case.
-    pub(super) fn settle_with_predecessor(
+    fn settle_with_predecessor(
         &mut self,
         flow_id: FlowId,
         key: &FlowKey,

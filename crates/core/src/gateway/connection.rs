@@ -25,12 +25,16 @@ impl<P: Payload> Connection<P> {
         &mut self,
         direction: Direction,
         segment: &Segment,
+        payload: &P,
         seen: Instant,
         now: Instant,
     ) {
         let quiet = now.saturating_since(seen);
         let from_mh = direction == Direction::Uplink;
-        if self.flow.on_syn(from_mh, segment, quiet, now) {
+        if self
+            .flow
+            .on_syn(from_mh, segment, payload.header(), quiet, now)
+        {
             self.scheme.get_mut().reset();
         }
         if self.flow.stage != Stage::Adopting {

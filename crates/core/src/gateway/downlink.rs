@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A segment of the FH on its way to the MH.
 
-use holdfast_wire::{Flags, Segment};
+use holdfast_wire::{Flags, Instant, Segment};
 
+use super::Gateway;
 use super::turn::Turn;
 use crate::cache::Insertion;
 use crate::flow::{DataOutcome, Flow, Mute, Stage};
 use crate::mobile::{Link, Mobile};
-use crate::{Payload, Verdict};
+use crate::table::FlowId;
+use crate::{Actions, Payload, Verdict};
 
 /// What becomes of data that is in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,9 +22,35 @@ enum Disposition {
     Queue,
 }
 
-impl<P: Payload> Turn<'_, P> {
+impl<P: Payload> Gateway<P> {
     /// A segment of the FH that is no SYN and no RST.
-    pub(super) fn on_fh_segment(&mut self, segment: &Segment, payload: &P) -> Verdict {
+    pub(super) fn handle_downlink(
+        &mut self,
+        flow_id: FlowId,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Verdict {
+        let Some(mut turn) = self.turn(flow_id, now, actions) else {
+            return Verdict::Forward;
+        };
+        let is_unknown = turn.flow.stage == Stage::Adopting;
+        if is_unknown && turn.flow.open_after_syns(segment, now) {
+            if self.begin(flow_id, now, actions) {
+                return Verdict::Suppress;
+            }
+            let Some(begun) = self.turn(flow_id, now, actions) else {
+                return Verdict::Forward;
+            };
+            turn = begun;
+        }
+        turn.on_fh_segment(segment, payload)
+    }
+}
+
+impl<P: Payload> Turn<'_, P> {
+    fn on_fh_segment(&mut self, segment: &Segment, payload: &P) -> Verdict {
         let outcome = self.flow.track_fh_segment(segment, payload, self.now);
         if outcome.is_resynchronised {
             self.scheme.on_resynchronised(self.flow.fh.una);

@@ -171,7 +171,7 @@ impl<P: Payload> Gateway<P> {
             SetUp::Contradicted | SetUp::Restarted => flow.stage = Stage::Adopting,
             SetUp::Closed => connection.close(),
             SetUp::Joined(joined) => {
-                flow.on_syn(joined.answers_fh, &joined.answer, Duration::ZERO, now);
+                flow.on_syn(joined.answers_fh, &joined.answer, None, Duration::ZERO, now);
                 flow.renumber = Some(joined.numbers);
                 self.counters.early_joined += 1;
                 actions.push(Action::Record(flow.record()));

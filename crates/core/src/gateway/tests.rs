@@ -20,6 +20,7 @@ mod limits;
 mod mtcp;
 mod mtcp_2007;
 mod mtcp_plus;
+mod opened_by_fh;
 mod outages;
 mod property;
 mod replay;

@@ -34,7 +34,7 @@ impl<P: Payload> Gateway<P> {
             turn.counters.implausible += u64::from(turn.flow.stage == Stage::Open);
             return Verdict::Forward;
         }
-        if is_unknown && self.begins(flow_id, now, actions) {
+        if is_unknown && self.begin(flow_id, now, actions) {
             return Verdict::Suppress;
         }
         let Some(mut turn) = self.turn(flow_id, now, actions) else {
@@ -68,27 +68,6 @@ impl<P: Payload> Gateway<P> {
             return verdict_on_return;
         }
         verdict
-    }
-
-    /// Both directions of a flow are known now. True if its MH's segment goes no further.
-    fn begins(&mut self, flow_id: FlowId, now: Instant, actions: &mut Actions<P>) -> bool {
-        let Some(row) = self.flows.at(flow_id) else {
-            return false;
-        };
-        let key = row.flow.key;
-        if row.flow.began_with_syns() {
-            // What a predecessor owed was another connection's.
-            self.predecessor.remove(&key);
-        }
-        self.counters.flows_adopted += 1;
-        if self.settle_with_predecessor(flow_id, &key, actions) {
-            return true;
-        }
-        self.with_context(flow_id, now, actions, |scheme, flow, cx| {
-            scheme.on_adopted(flow, cx);
-        });
-        self.follow_abilities(flow_id);
-        false
     }
 }
 

@@ -384,6 +384,14 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
         handoff::adopt(self, flow, state, has_passed, cx);
     }
 
+    fn acked_to_fh(&self, flow: &Flow<P>) -> SeqNum {
+        if flow.has_own_sender {
+            self.sh.acked()
+        } else {
+            flow.fh.una
+        }
+    }
+
     /// SH-TCP has nothing more to acknowledge.
     fn has_settled(&self, flow: &Flow<P>) -> bool {
         !flow.has_own_sender || self.sh.has_acked(flow.fh.una)

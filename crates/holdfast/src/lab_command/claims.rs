@@ -49,8 +49,9 @@ pub(super) struct ClaimsArgs {
 /// Runs, judges, prints. A claim that differs is a result, not a failure.
 pub(super) fn run(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     let stop = StopFlag::on_signals().context("cannot take over signals")?;
-    let papers = papers(args.paper.as_deref())?;
+    // First: to read the papers takes seconds.
     let mut others = result_lines::read_all("--with", &args.with)?;
+    let papers = papers(args.paper.as_deref())?;
     let mut kinds = vec![SubstrateKind::Model];
     if args.linux {
         kinds.push(SubstrateKind::Linux);

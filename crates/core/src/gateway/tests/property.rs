@@ -304,7 +304,9 @@ pub(super) fn world_with(
         0
     };
     if dice.chance(90) {
-        world.shake_hands();
+        // By the seed, so that nothing else is drawn otherwise.
+        let opens_at_fh = matches!(seed % 7, 2 | 4 | 6);
+        world.shake_hands(if opens_at_fh { Side::Fh } else { Side::Mh });
     }
     let healed = plan(&mut dice, &mut world);
     if compressed {

@@ -11,7 +11,7 @@ use rand_core::SeedableRng;
 use super::host::{Host, HostProfile};
 use super::world::{Half, World};
 use crate::testing::{FH, MH};
-use crate::{Scheme, Settings};
+use crate::{Scheme, Settings, Side};
 
 const MSS: usize = 1448;
 /// 20 Mb/s.
@@ -76,7 +76,7 @@ fn transfer(queue_max: Duration, loss: u64, window: usize, seed: u64) -> Outcome
         queue_max,
         ..Half::default()
     };
-    world.shake_hands();
+    world.shake_hands(Side::Mh);
     let reads = world.now + Duration::from_secs(60);
     let mut at = world.now;
     while at < reads {

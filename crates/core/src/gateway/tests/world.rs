@@ -12,7 +12,7 @@ use super::compression::Daemon;
 use super::host::Host;
 use crate::gateway::flows::Row;
 use crate::link_state::{LinkEvent, LinkSource};
-use crate::testing::{FH, MH, Packet};
+use crate::testing::{FH, MH, Packet, direction_of};
 use crate::{Action, Direction, FlowRecord, Gateway, Settings, Side, Stage, Verdict};
 
 mod actions;
@@ -505,12 +505,20 @@ impl World {
     }
 
     /// The SYNs pass.
-    pub(super) fn shake_hands(&mut self) {
-        self.watch.shaken = true;
-        let syn = self.mh.syn(Flags::SYN, 0);
-        let next = self.mh.profile.iss.wrapping_add(1);
-        let syn_ack = self.fh.syn(Flags::SYN.with(Flags::ACK), next);
-        for (direction, packet) in [(Direction::Uplink, syn), (Direction::Downlink, syn_ack)] {
+    pub(super) fn shake_hands(&mut self, opener: Side) {
+        self.watch.opener = Some(opener);
+        let (opens, answers) = match opener {
+            Side::Fh => (&self.fh, &self.mh),
+            Side::Mh => (&self.mh, &self.fh),
+        };
+        let syn = opens.syn(Flags::SYN, 0);
+        let next = opens.profile.iss.wrapping_add(1);
+        let syn_ack = answers.syn(Flags::SYN.with(Flags::ACK), next);
+        if opener == Side::Fh {
+            self.mh_tsval = syn_ack.segment.options.timestamps.map(|ts| ts.tsval);
+        }
+        for packet in [syn, syn_ack] {
+            let direction = direction_of(&packet.segment);
             let verdict = self.gateway.handle_segment(
                 direction,
                 &packet.segment,
@@ -556,7 +564,7 @@ impl World {
         (self.arrived_end, self.mh_acked, self.fh_acked, self.fh_edge) = (0, 0, 0, 0);
         self.mh_tsval = None;
         (self.fh, self.mh) = (fh, mh);
-        self.shake_hands();
+        self.shake_hands(self.watch.opener.unwrap_or(Side::Mh));
     }
 
     /// Both ends begin.

@@ -80,7 +80,13 @@ impl<P: Payload> Mtcp<P> {
             return false;
         };
         flow.begin_anew(cx.now);
-        flow.on_syn(direction == Direction::Uplink, &syn, Duration::ZERO, cx.now);
+        flow.on_syn(
+            direction == Direction::Uplink,
+            &syn,
+            None,
+            Duration::ZERO,
+            cx.now,
+        );
         let (own, back) = match direction {
             Direction::Downlink => (&mut flow.downlink_header, &mut flow.uplink_header),
             Direction::Uplink => (&mut flow.uplink_header, &mut flow.downlink_header),

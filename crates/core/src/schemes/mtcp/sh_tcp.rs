@@ -113,6 +113,11 @@ impl ShTcp {
         matches!(self.state, Window::NoShrink)
     }
 
+    /// The highest ACK that the FH was sent.
+    pub(super) const fn acked(&self) -> SeqNum {
+        self.acked
+    }
+
     /// The FH has an ACK of everything up to `una`.
     pub(super) fn begin(&mut self, una: SeqNum) {
         *self = Self {

@@ -37,6 +37,20 @@ fn the_ack_of_a_fin_passes_as_it_is() {
     assert_eq!(ack_at_fh(&mut bench, 1002), (1002, WINDOW));
 }
 
+/// The MH drops the RST, whose number it has received before. Its next segment reaches the FH whole.
+#[test]
+fn a_reset_with_the_number_without_the_saved_byte_ends_the_split() {
+    for (seq, state) in [(1000, "closed"), (999, "split")] {
+        let mut bench = one_of_three_acknowledged();
+        let mut reset = bench.fh_segment(seq, 0);
+        (reset.flags, reset.options.timestamps) = (Flags::RST, None);
+        assert_eq!(bench.put(reset), passed());
+        assert_eq!(bench.state(), state);
+        let ack = if state == "closed" { 1001 } else { 1000 };
+        assert_eq!(ack_at_fh(&mut bench, 1001), (ack, WINDOW));
+    }
+}
+
 #[test]
 fn a_flow_is_not_closed_before_the_fh_has_an_ack_of_everything() {
     let mut bench = one_of_three_acknowledged();

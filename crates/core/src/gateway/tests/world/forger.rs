@@ -172,8 +172,8 @@ pub(in crate::gateway::tests) struct Forger {
 /// How the flow was followed each time that the link went down.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::gateway::tests) struct Watch {
-    /// This engine has seen both SYNs.
-    pub shaken: bool,
+    /// This engine has seen both SYNs; the first one was from this end.
+    pub opener: Option<Side>,
     /// The flow was open once, or should have been.
     pub(super) followed: bool,
     /// A true segment has ended it.
@@ -446,7 +446,7 @@ impl World {
     /// An attacker of this kind comes. A gateway that meets the flow on its way cannot know all
     /// that the ends know: then only what they get counts.
     pub(in crate::gateway::tests) fn is_attacked_by(&mut self, forger: Forger) {
-        self.lenient = forger.kind.may_mislead() || self.interrupted || !self.watch.shaken;
+        self.lenient = forger.kind.may_mislead() || self.interrupted || self.watch.opener.is_none();
         (self.fh.attacked, self.mh.attacked) = (true, true);
         self.forger = Some(forger);
     }
@@ -543,10 +543,12 @@ impl World {
     }
 
     /// A true segment came by: an open flow has to stay open from here on. One that was seen
-    /// from its SYNs on is open by the MH's first segment after them.
+    /// from its SYNs on is open by the MH's first segment after them, or by the FH's if the MH has
+    /// answered its SYN.
     pub(super) fn note_followed(&mut self, direction: Direction) {
         let stage = self.gateway.flows.rows().next().map(Row::stage);
-        let whole = self.watch.shaken && !self.interrupted && direction == Direction::Uplink;
+        let opens = direction == Direction::Uplink || self.watch.opener == Some(Side::Fh);
+        let whole = self.watch.opener.is_some() && !self.interrupted && opens;
         self.watch.followed |= whole || stage == Some(Stage::Open);
         // With wrong numbers the flow is not followed in truth, and may be adopted anew.
         self.watch.followed &= !self.is_misled();
