@@ -304,6 +304,11 @@ impl<P: Payload> SegmentCache<P> {
 
     /// The byte at `seq`, or the FIN, is kept.
     pub(crate) fn holds(&self, seq: SeqNum) -> bool {
+        // Mostly the newest entry is meant.
+        let newest = self.entries.back();
+        if newest.is_some_and(|entry| entry.seq.at_or_before(seq) && entry.end().after(seq)) {
+            return true;
+        }
         self.entries
             .get(self.first_ending_after(seq))
             .is_some_and(|entry| entry.seq.at_or_before(seq))

@@ -64,21 +64,22 @@ pub(crate) struct ChangingLink {
 impl ChangingLink {
     /// An answer came `gap` after the one before, and data was in flight in between.
     pub(crate) fn on_gap(&mut self, gap: Duration, now: Instant) {
-        self.gaps.note(gap, now);
+        self.gaps.note(nanos(gap), now);
     }
 
-    /// For how long an answer may be missing before the MH counts as silent.
-    pub(crate) fn patience(&self, rtt: &RttEstimator, variation_min: Duration) -> Duration {
+    /// For how long an answer may be missing before the MH counts as silent, in nanoseconds: the packet
+    /// path adds it to a time.
+    pub(crate) fn patience_nanos(&self, rtt: &RttEstimator, variation_min: Duration) -> u64 {
         let Some(least) = rtt.least() else {
-            let gap = five_quarters(self.gaps.largest()) + GAP_SLACK;
-            return rtt.rto(variation_min).max(gap);
+            let gap = five_quarters(self.gaps.largest()) + nanos(GAP_SLACK);
+            return gap.max(nanos(rtt.rto(variation_min)));
         };
         if self.is_busy {
-            return five_quarters(least.max(self.gaps.largest())) + GAP_SLACK;
+            return five_quarters(nanos(least).max(self.gaps.largest())) + nanos(GAP_SLACK);
         }
         // The shortest round trip may be a SYN's.
-        let first = five_quarters(least) + variation_min;
-        first.min(rtt.rto(variation_min)) + self.segment_time()
+        let first = five_quarters(nanos(least)) + nanos(variation_min);
+        first.min(nanos(rtt.rto(variation_min))) + nanos(self.segment_time())
     }
 
     /// From one probe to the next. `rate`: what the link delivered before, bytes a second; `silence`:
@@ -159,10 +160,12 @@ fn time_on_link(bytes: u64, bytes_per_s: u64) -> Duration {
     Duration::from_nanos(bytes * 1_000_000_000 / bytes_per_s.max(1))
 }
 
-/// For each packet: cheaper than the arithmetic of [`Duration`].
-fn five_quarters(duration: Duration) -> Duration {
-    let nanos = duration.as_nanos() as u64;
-    Duration::from_nanos(nanos + nanos / 4)
+const fn nanos(duration: Duration) -> u64 {
+    duration.as_nanos() as u64
+}
+
+const fn five_quarters(nanos: u64) -> u64 {
+    nanos + nanos / 4
 }
 
 #[cfg(test)]
@@ -176,7 +179,7 @@ mod tests {
         let mut link = ChangingLink::default();
         let mut patience_after_s = |silence_s| {
             link.on_kept(Duration::from_secs(silence_s), false, Instant::ZERO);
-            link.patience(&rtt, Duration::from_millis(200)).as_millis()
+            link.patience_nanos(&rtt, Duration::from_millis(200)) / 1_000_000
         };
         assert_eq!(
             [0, 6, 600].map(&mut patience_after_s),

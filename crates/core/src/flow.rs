@@ -95,6 +95,8 @@ pub(crate) struct MhState {
     pub right_edge: Option<SeqNum>,
     /// The MH's newest timestamps that were forwarded.
     pub timestamps: Option<Timestamps>,
+    /// They are those of its SYN, which may be of another clock.
+    clock_is_of_syn: bool,
     pub fin: Option<SeqNum>,
     window_largest: u16,
     /// When the last plausible segment arrived.

@@ -260,9 +260,7 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         let from_mh = direction == Direction::Uplink;
-        let answers_ack =
-            !from_mh && flow.stage == Stage::Open && segment.seq == scheme.get().acked_to_fh(flow);
-        if !answers_ack && !flow.accepts_rst(from_mh, segment) {
+        if !flow.accepts_rst(from_mh, segment, scheme.get().acked_to_fh(flow)) {
             self.counters.implausible += 1;
             return;
         }

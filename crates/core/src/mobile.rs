@@ -270,24 +270,24 @@ impl Mobile {
         if self.in_flight.bytes == 0 {
             return self.upload.as_ref()?.silent_at(settings.silence_min);
         }
-        Some(self.unanswered_since? + self.patience(settings))
+        let since = self.unanswered_since?;
+        Some(match &self.changing {
+            Some(link) => {
+                let patience = link.patience_nanos(&self.rtt, settings.silence_min);
+                Instant::from_nanos(since.as_nanos().saturating_add(patience))
+            }
+            None => since + self.rtt.rto(settings.silence_min),
+        })
     }
 
     /// After this time without an answer recovery retransmits what it has sent.
     pub(crate) fn rto(&self, settings: &Settings) -> Duration {
         let rto = self.rtt.rto(settings.silence_min);
         // The round trip is one without a queue, and most of recovery is not timed (Karn).
-        self.changing
-            .as_ref()
-            .map_or(rto, |_| rto.max(self.patience(settings)))
-    }
-
-    /// For how long an answer may be missing before the MH counts as silent.
-    fn patience(&self, settings: &Settings) -> Duration {
-        match &self.changing {
-            Some(link) => link.patience(&self.rtt, settings.silence_min),
-            None => self.rtt.rto(settings.silence_min),
-        }
+        self.changing.as_ref().map_or(rto, |link| {
+            let patience = link.patience_nanos(&self.rtt, settings.silence_min);
+            rto.max(Duration::from_nanos(patience))
+        })
     }
 
     /// While the link delivers what is in its queue, the next answer comes in this time: twice what

@@ -28,5 +28,5 @@ impl<T: Copy + Default + Ord, const EPOCH_S: u64> RecentMax<T, EPOCH_S> {
     }
 }
 
-/// Gaps between two events.
-pub(crate) type RecentGaps = RecentMax<Duration, 4>;
+/// Gaps between two events, in nanoseconds: the packet path compares them.
+pub(crate) type RecentGaps = RecentMax<u64, 4>;

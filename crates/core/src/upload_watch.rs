@@ -70,7 +70,7 @@ impl UploadWatch {
         let gap = now.saturating_since(core::mem::replace(&mut self.data_at, now));
         self.flow = flow;
         if gap <= GAP_MAX {
-            self.gaps.note(gap, now);
+            self.gaps.note(gap.as_nanos() as u64, now);
             self.segments = self.segments.saturating_add(1);
         } else {
             self.segments = 1;
@@ -80,7 +80,7 @@ impl UploadWatch {
     /// When the MH is probed, unless it sends something before.
     pub(crate) fn probe_at(&self) -> Option<Instant> {
         let sends = self.segments >= UPLOAD_SEGMENTS && self.probed_at.is_none();
-        let at = self.received_at + self.gaps.largest() * 2 + GAP_SLACK;
+        let at = self.received_at + Duration::from_nanos(self.gaps.largest() * 2) + GAP_SLACK;
         sends.then(|| at.max(self.probe_from))
     }
 

@@ -50,15 +50,19 @@ impl Sighting {
         }
     }
 
-    /// The MH's segment is of the same connection; the other number is at most `apart` away.
-    pub(super) fn agrees_with(&self, mh: &Segment, apart: u32) -> bool {
+    /// The MH's segment is of the same connection.
+    fn agrees_with(&self, mh: &Segment) -> bool {
+        !self.is_dropped_as_old(mh) && self.has_numbers_of(mh, BEYOND_SEEN_MAX)
+    }
+
+    /// One number of the MH's segment is exact, and the other one is at most `apart` away.
+    pub(super) fn has_numbers_of(&self, mh: &Segment, apart: u32) -> bool {
         let mh_end = mh.end();
         let exact =
             mh.seq == self.ack || mh_end == self.ack || mh.ack == self.end || mh.ack == self.seq;
         // The MH is ahead of this segment by little: the FH may have sent a probe, or old data.
         let ahead = mh.ack.distance_from(self.end);
         exact
-            && !self.is_dropped_as_old(mh)
             && ahead <= AHEAD_MAX
             && near(mh.ack, self.end, apart)
             && near(mh_end, self.ack, apart)
@@ -126,6 +130,6 @@ impl Adoption {
     pub(super) fn agreeing(&self, mh: &Segment) -> Option<Sighting> {
         let anchor = self.anchor.map(|(sighting, _)| sighting);
         let mut seen = self.newest.into_iter().chain(anchor);
-        seen.find(|sighting| sighting.agrees_with(mh, BEYOND_SEEN_MAX))
+        seen.find(|sighting| sighting.agrees_with(mh))
     }
 }

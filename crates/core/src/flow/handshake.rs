@@ -6,7 +6,7 @@ use core::time::Duration;
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
 use super::adoption::Sighting;
-use super::credible::{QUIET_MIN, near};
+use super::credible::{QUIET_MIN, is_older, near};
 use super::{Flow, Stage};
 use crate::{Direction, Payload};
 
@@ -34,7 +34,7 @@ struct SeenSyns {
     newest: Option<Syns>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Syns {
     pub(super) mh: Syn,
     pub(super) fh: Syn,
@@ -42,7 +42,7 @@ pub(super) struct Syns {
     mh_answers: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Syn {
     pub(super) seq: SeqNum,
     window: u16,
@@ -71,6 +71,11 @@ impl Syns {
         }
     }
 
+    /// Their numbers, of the MH and of the FH.
+    const fn numbers(&self) -> (SeqNum, SeqNum) {
+        (self.mh.seq, self.fh.seq)
+    }
+
     /// The shifts of the windows of MH and FH. RFC 7323, 2.2: a shift counts if both SYNs had one.
     fn shifts(&self) -> (u8, u8) {
         let shifts = self.mh.window_scale.zip(self.fh.window_scale);
@@ -82,7 +87,7 @@ impl Handshake {
     /// The flow is open, after these SYNs if they were seen.
     pub(super) fn opened_after(syns: Option<&Syns>) -> Self {
         Self {
-            began: syns.map(|syns| (syns.mh.seq, syns.fh.seq)),
+            began: syns.map(Syns::numbers),
             syns: None,
         }
     }
@@ -90,6 +95,12 @@ impl Handshake {
     /// A SYN and its answer that were seen first, while the flow is not open.
     pub(super) fn agreed(&self) -> Option<Syns> {
         self.syns.as_ref()?.agreed
+    }
+
+    /// The first SYN and its answer, and the newest: one of them may be forged.
+    fn pairs(&self) -> impl Iterator<Item = Syns> + use<> {
+        let newest = self.syns.as_ref().and_then(|seen| seen.newest);
+        self.agreed().into_iter().chain(newest)
     }
 
     /// The SYN that an answer of this side is for.
@@ -104,7 +115,8 @@ impl Handshake {
 
     /// The flow began with these.
     fn is_of(&self, syns: &Syns) -> bool {
-        self.began == Some((syns.mh.seq, syns.fh.seq)) || self.agreed() == Some(*syns)
+        let numbers = Some(syns.numbers());
+        self.began == numbers || self.agreed().map(|agreed| agreed.numbers()) == numbers
     }
 
     /// The number of the MH's SYN that the flow began with.
@@ -125,8 +137,8 @@ impl Handshake {
 }
 
 impl<P: Payload> Flow<P> {
-    /// A SYN passes. `header`: its header, for segments in its sender's name. `quiet`: how long
-    /// nothing that fits has passed. True if it starts the connection anew.
+    /// A SYN passes. `header`: the SYN's; that of the MH is the template of made ACKs. `quiet`: how
+    /// long nothing that fits has passed. True if it starts the connection anew.
     ///
     /// A SYN may be forged (RFC 5961, 4). So it changes nothing before the other end has answered
     /// it, and a live connection gives way to a new one only when it is silent itself.
@@ -204,9 +216,7 @@ impl<P: Payload> Flow<P> {
 
     /// The SYNs that this segment follows.
     pub(super) fn syns_before(&self, direction: Direction, segment: &Segment) -> Option<Syns> {
-        let newest = self.handshake.syns.as_ref().and_then(|seen| seen.newest);
-        let mut seen = self.handshake.agreed().into_iter().chain(newest);
-        seen.find(|syns| {
+        self.handshake.pairs().find(|syns| {
             let (fh, mh) = (syns.fh.seq + 1, syns.mh.seq + 1);
             match direction {
                 Direction::Downlink => {
@@ -214,7 +224,12 @@ impl<P: Payload> Flow<P> {
                     let is_near = near(segment.seq, fh, AFTER_SYN_MAX);
                     exact && is_near && near(segment.ack, mh, AFTER_SYN_MAX)
                 }
-                Direction::Uplink => syns.sighting().agrees_with(segment, AFTER_SYN_MAX),
+                Direction::Uplink => {
+                    // It may echo more of the FH than its SYN.
+                    let clocks = syns.mh.timestamps.zip(segment.options.timestamps);
+                    let is_old = clocks.is_some_and(|(syn, own)| is_older(own.tsval, syn.tsval));
+                    !is_old && syns.sighting().has_numbers_of(segment, AFTER_SYN_MAX)
+                }
             }
         })
     }
@@ -229,10 +244,12 @@ impl<P: Payload> Flow<P> {
     /// number of the MH's SYN.
     pub(crate) fn open_after_syns(&mut self, segment: &Segment, now: Instant) -> bool {
         let is_answered = |syns: &Syns| {
-            syns.mh_answers && segment.flags.has(Flags::ACK) && segment.ack == syns.mh.seq + 1
+            syns.mh_answers
+                && segment.flags.has(Flags::ACK)
+                && segment.ack == syns.mh.seq + 1
+                && near(segment.seq, syns.fh.seq + 1, AFTER_SYN_MAX)
         };
-        let syns = self.syns_before(Direction::Downlink, segment);
-        let Some(syns) = syns.filter(is_answered) else {
+        let Some(syns) = self.handshake.pairs().find(is_answered) else {
             return false;
         };
         let fh = syns.sighting();
@@ -242,8 +259,8 @@ impl<P: Payload> Flow<P> {
         let (mh_shift, _) = syns.shifts();
         self.mh.right_edge = Some(fh.end + u32::from(syns.mh.window));
         self.mh.window_largest = syns.mh.window >> mh_shift;
-        self.mh.timestamps = syns.mh.timestamps;
-        self.mh.received_at = now;
+        self.mh.timestamps = syns.fh.timestamps.and(syns.mh.timestamps);
+        (self.mh.clock_is_of_syn, self.mh.received_at) = (true, now);
         true
     }
 

@@ -184,8 +184,8 @@ impl<P: Payload> Flow<P> {
         if self.stage != Stage::Open {
             return outcome;
         }
-        let clock_fits =
-            self.mh.timestamps.is_none() || self.clock_fits(segment.options.timestamps, now);
+        let has_no_clock = self.mh.timestamps.is_none() || self.mh.clock_is_of_syn;
+        let clock_fits = has_no_clock || self.clock_fits(segment.options.timestamps, now);
         let is_contradicted = self.note_contradiction(segment, now);
         outcome.is_opened_anew = is_contradicted && self.open_anew(segment, now);
         if !outcome.is_opened_anew {
@@ -243,7 +243,7 @@ impl<P: Payload> Flow<P> {
         if let Some(syns) = syns {
             self.note_syns(&syns);
         }
-        self.open_beside(&fh, segment, now);
+        self.open_with_mh_segment(&fh, segment, now);
         true
     }
 
@@ -273,12 +273,12 @@ impl<P: Payload> Flow<P> {
         self.mh.timestamps = None;
         self.unseen = None;
         self.contradiction = None;
-        self.open_beside(&fh, segment, now);
+        self.open_with_mh_segment(&fh, segment, now);
         true
     }
 
     /// The flow is open from a segment of the FH and this one of the MH on.
-    fn open_beside(&mut self, fh: &Sighting, segment: &Segment, now: Instant) {
+    fn open_with_mh_segment(&mut self, fh: &Sighting, segment: &Segment, now: Instant) {
         let adoption = self.adoption.take().unwrap_or_default();
         self.open_at(fh, segment.ack, segment.end(), now);
         self.fh.fin = adoption.fin_beside(fh, segment);
@@ -312,9 +312,10 @@ impl<P: Payload> Flow<P> {
                 .mh
                 .timestamps
                 .is_none_or(|old| (timestamps.tsval.wrapping_sub(old.tsval) as i32) >= 0);
-            if newer {
+            if newer || self.mh.clock_is_of_syn {
                 self.mh.timestamps = Some(timestamps);
             }
+            self.mh.clock_is_of_syn = false;
         }
         if let Some(shift) = self.mh.window_scale {
             let edge = segment.ack + (u32::from(segment.window) << shift);
@@ -351,18 +352,22 @@ impl<P: Payload> Flow<P> {
     /// What the ACK and its SACK blocks newly show to have arrived.
     fn arrivals(&self, segment: &Segment, least_rtt: Duration, now: Instant) -> (Arrivals, u32) {
         let (mut arrivals, mut bytes) = (Arrivals::default(), 0_u32);
-        let acked = (self.fh.una, segment.ack.max(self.fh.una));
-        for (left, right) in core::iter::once(acked).chain(self.reports_in(segment)) {
+        let mut note = |left: SeqNum, right: SeqNum| {
             let mut at = left;
             while at.before(right) {
                 let (from, reported) = self.sacked.next_missing(at);
                 let to = reported.map_or(right, |reported| reported.min(right));
                 if from.before(to) {
-                    arrivals.merge(self.transmissions.arrived(from, to, least_rtt, now));
+                    self.transmissions
+                        .arrived(from, to, least_rtt, now, &mut arrivals);
                     bytes = bytes.saturating_add(to.distance_from(from));
                 }
                 at = to.max(from);
             }
+        };
+        note(self.fh.una, segment.ack);
+        for (left, right) in self.reports_in(segment) {
+            note(left, right);
         }
         (arrivals, bytes)
     }
@@ -405,13 +410,14 @@ impl<P: Payload> Flow<P> {
     /// RFC 5961, 3.2: a RST counts if it is exactly what the other end expects next;
     /// RFC 9293, 3.10.7.3: or acknowledges its SYN. A RST that is not accepted is forwarded, and
     /// the end judges it. The state of the link does not matter.
-    pub(crate) fn accepts_rst(&self, from_mh: bool, segment: &Segment) -> bool {
+    /// `acked`: what the FH was sent as an ACK; without a connection it resets with that number.
+    pub(crate) fn accepts_rst(&self, from_mh: bool, segment: &Segment, acked: SeqNum) -> bool {
         let expected = if from_mh {
             [self.mh.nxt, self.fh.ack]
         } else {
             [self.fh.una, self.fh.max]
         };
-        let last = [Some(self.fh.last_end), self.fh.beyond];
+        let last = [Some(self.fh.last_end), Some(acked), self.fh.beyond];
         let exact = expected.contains(&segment.seq)
             || (!from_mh && self.stage == Stage::Open && last.contains(&Some(segment.seq)));
         let syn = self.handshake.answered_by(from_mh);

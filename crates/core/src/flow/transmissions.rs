@@ -141,15 +141,16 @@ impl Transmissions {
         if sender != Sender::GatewayAhead {
             self.newest = Some(now);
         }
-        if sender == Sender::Fh
-            && self
-                .ranges
-                .back()
-                .is_none_or(|last| last.end.at_or_before(seq))
-        {
+        let last = self.ranges.back();
+        if sender == Sender::Fh && last.is_none_or(|last| last.end.at_or_before(seq)) {
             self.append(seq, end, now);
-            return;
+        } else {
+            self.note_among_others(seq, end, sender, now);
         }
+    }
+
+    #[cold]
+    fn note_among_others(&mut self, seq: SeqNum, end: SeqNum, sender: Sender, now: Instant) {
         self.split(seq);
         self.split(end);
         let mut at = seq;
@@ -252,7 +253,7 @@ impl Transmissions {
             })
     }
 
-    /// What the arrival of `seq..end` shows at `now`. If an answer to a retransmission comes sooner than
+    /// Adds what the arrival of `seq..end` shows at `now`. If an answer to a retransmission comes sooner than
     /// any did before (`least`), it answers an earlier transmission, whose time is no longer
     /// known.
     pub(crate) fn arrived(
@@ -261,8 +262,8 @@ impl Transmissions {
         end: SeqNum,
         least: core::time::Duration,
         now: Instant,
-    ) -> Arrivals {
-        let mut arrivals = Arrivals::default();
+        arrivals: &mut Arrivals,
+    ) {
         let from = self.first_ending_after(seq);
         for sent in self.ranges.iter().skip(from) {
             if !sent.seq.before(end) {
@@ -279,7 +280,6 @@ impl Transmissions {
             };
             Arrivals::note(slot, (sent.at, sent.end.min(end)));
         }
-        arrivals
     }
 }
 
@@ -365,7 +365,12 @@ mod tests {
         sent.note(seq(100), seq(200), Sender::Fh, at(2));
         sent.note(seq(200), seq(300), Sender::Fh, at(3));
         let least = core::time::Duration::from_millis(10);
-        let arrivals = sent.arrived(seq(100), seq(200), least, at(20));
+        let arrived = |sent: &Transmissions, from, to, now| {
+            let mut arrivals = Arrivals::default();
+            sent.arrived(seq(from), seq(to), least, at(now), &mut arrivals);
+            arrivals
+        };
+        let arrivals = arrived(&sent, 100, 200, 20);
         let overtaken = |arrivals: Arrivals, sent: &Transmissions| -> Vec<u32> {
             let lost = sent.within(seq(0), seq(300));
             lost.filter(|one| arrivals.overtook(one))
@@ -375,17 +380,14 @@ mod tests {
         assert_eq!(overtaken(arrivals, &sent), [0]);
         // A retransmission overtakes what waits: its arrival shows nothing about that.
         sent.note(seq(0), seq(100), Sender::GatewayAhead, at(21));
-        let ahead = sent.arrived(seq(0), seq(100), least, at(40));
+        let ahead = arrived(&sent, 0, 100, 40);
         assert_eq!(overtaken(ahead, &sent), [] as [u32; 0]);
         // Nor that of what was sent at the same moment of the retransmission.
         sent.note(seq(300), seq(400), Sender::Fh, at(21));
-        let ordinary = sent.arrived(seq(300), seq(400), least, at(40));
+        let ordinary = arrived(&sent, 300, 400, 40);
         assert_eq!(overtaken(ordinary, &sent), [100, 200]);
         // Too soon to be an answer to it.
-        assert_eq!(
-            sent.arrived(seq(0), seq(100), least, at(25)),
-            Arrivals::default()
-        );
+        assert_eq!(arrived(&sent, 0, 100, 25), Arrivals::default());
     }
 
     /// What random notes leave is, byte by byte, what a table of single bytes has.

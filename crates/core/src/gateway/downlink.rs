@@ -37,9 +37,8 @@ impl<P: Payload> Gateway<P> {
         };
         let is_unknown = turn.flow.stage == Stage::Adopting;
         if is_unknown && turn.flow.open_after_syns(segment, now) {
-            if self.begin(flow_id, now, actions) {
-                return Verdict::Suppress;
-            }
+            // Nothing is owed: the SYNs were seen.
+            let _ = self.begin(flow_id, now, actions);
             let Some(begun) = self.turn(flow_id, now, actions) else {
                 return Verdict::Forward;
             };

@@ -17,7 +17,7 @@
 //! later one would acknowledge its last byte; a probe is answered; what the link lost is
 //! sent on from the cache, as with all schemes here. With a cache of 0 bytes nothing is.
 
-use holdfast_wire::{Instant, Segment};
+use holdfast_wire::{Instant, Segment, SeqNum};
 
 use super::mtcp_plus::{IdleMtcpPlus, MtcpPlus, serves};
 use super::{Context, FlowScheme};
@@ -104,6 +104,11 @@ impl<P: Payload> FlowScheme<P> for Mtcp2007 {
             (segment.ack - 1, segment.window)
         };
         Verdict::ForwardWithAck { ack, window }
+    }
+
+    /// Except the ACK of all that the FH has sent.
+    fn acked_to_fh(&self, flow: &Flow<P>) -> SeqNum {
+        flow.fh.una - 1
     }
 
     fn on_reconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {

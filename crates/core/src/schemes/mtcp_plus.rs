@@ -282,6 +282,10 @@ impl<P: Payload> FlowScheme<P> for MtcpPlus {
         earliest(timers)
     }
 
+    fn acked_to_fh(&self, flow: &Flow<P>) -> SeqNum {
+        acknowledged(flow)
+    }
+
     fn state(&self, flow: &Flow<P>) -> Option<&'static str> {
         match (flow.in_persist, flow.owed) {
             (true, _) => Some("frozen"),

@@ -188,7 +188,6 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
     ) {
         let (seq, end) = (segment.seq, segment.end());
         let repeated = seq.before(flow.sent_nxt);
-        self.fixed_half.on_fh_segment(segment, cx.now);
         let today = cx.settings.snoop.set == SnoopSet::Today;
         if repeated {
             let cached_before = insertion == Insertion::Cached { new_bytes: 0 };
@@ -224,7 +223,6 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         segment: &Segment,
         cx: &mut Context<'_, P>,
     ) -> Verdict {
-        self.fixed_half.on_fh_segment(segment, cx.now);
         if segment.is_empty() || flow.fh.is_doubted() {
             return Verdict::Forward;
         }
@@ -329,6 +327,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         segment: &Segment,
         cx: &mut Context<'_, P>,
     ) -> bool {
+        self.fixed_half.on_fh_segment(segment, cx.now);
         if uplink::passes_at_rest_to_mh(self, segment, cx) {
             return false;
         }

@@ -49,7 +49,7 @@ pub(super) struct ClaimsArgs {
 /// Runs, judges, prints. A claim that differs is a result, not a failure.
 pub(super) fn run(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     let stop = StopFlag::on_signals().context("cannot take over signals")?;
-    // First: to read the papers takes seconds.
+    // A wrong file is reported before the papers are read, which takes seconds.
     let mut others = result_lines::read_all("--with", &args.with)?;
     let papers = papers(args.paper.as_deref())?;
     let mut kinds = vec![SubstrateKind::Model];

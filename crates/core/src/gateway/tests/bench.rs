@@ -163,17 +163,24 @@ impl Bench {
         assert_eq!(self.put(self.syn_ack(fh_iss, mh_iss)), passed());
     }
 
-    /// The FH opens the connection; its next segment may carry data.
-    pub(crate) fn shake_hands_by_fh(&mut self, fh_iss: u32, mh_iss: u32) {
+    /// The FH's SYN, and the MH's answer.
+    pub(crate) fn syns_by_fh(&self, fh_iss: u32, mh_iss: u32) -> (Segment, Segment) {
         let mut syn = self.fh_segment(fh_iss, 0);
         (syn.ack, syn.flags) = (SeqNum::default(), Flags::SYN);
-        syn.options.window_scale = Some(SHIFT);
-        assert_eq!(self.put(syn), passed());
         let mut answer = self.mh_segment(fh_iss + 1);
         (answer.seq, answer.flags) = (SeqNum::new(mh_iss), Flags::SYN.with(Flags::ACK));
-        answer.options.window_scale = Some(SHIFT);
         // In no scale.
         answer.window = u16::MAX;
+        for segment in [&mut syn, &mut answer] {
+            segment.options.window_scale = Some(SHIFT);
+        }
+        (syn, answer)
+    }
+
+    /// The FH opens the connection; its next segment may carry data.
+    pub(crate) fn shake_hands_by_fh(&mut self, fh_iss: u32, mh_iss: u32) {
+        let (syn, answer) = self.syns_by_fh(fh_iss, mh_iss);
+        assert_eq!(self.put(syn), passed());
         assert_eq!(self.put(answer), passed());
     }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Connections that the FH opens: the MH's only segment before the first data is its SYN.
 
-use holdfast_wire::SeqNum;
+use core::time::Duration;
+
+use holdfast_wire::{Flags, SeqNum, Timestamps};
 
 use super::bench::{Bench, bench, not_adopted, passed, settings};
+use super::first_flow;
 use crate::Scheme;
 
 fn opened(scheme: Scheme) -> Bench {
@@ -13,7 +16,8 @@ fn opened(scheme: Scheme) -> Bench {
     bench
 }
 
-/// What becomes of the first data in an outage. Without windows: an MH's SYN offers less.
+/// What becomes of the first data in an outage. Windows are left out: the MH's SYN offers a smaller
+/// one.
 fn outage(bench: &mut Bench) -> Vec<String> {
     let mut lines = Vec::new();
     for seq in [1, 1001] {
@@ -26,7 +30,7 @@ fn outage(bench: &mut Bench) -> Vec<String> {
     lines.extend(bench.link_up());
     lines.extend(bench.wait(2_000));
     let without_window = |line: String| match line.split_once(" wnd ") {
-        Some((ack, _)) => ack.to_owned(),
+        Some((ack, rest)) => format!("{ack} {}", rest.split_once(' ').expect("more").1),
         None => line,
     };
     lines.into_iter().map(without_window).collect()
@@ -57,7 +61,7 @@ fn without_the_third_segment_the_first_data_opens_the_flow() {
 }
 
 #[test]
-fn who_does_not_know_the_number_of_the_mhs_syn_opens_nothing() {
+fn a_segment_with_one_wrong_number_opens_nothing() {
     for (seq, ack) in [(1, 5002), (1, 900_000), (700_000, 5001)] {
         let mut bench = opened(Scheme::Hold);
         let mut forged = bench.fh_segment(seq, 1000);
@@ -67,4 +71,90 @@ fn who_does_not_know_the_number_of_the_mhs_syn_opens_nothing() {
         bench.forward(1, 1);
         assert_eq!((bench.state(), bench.cached()), ("open", 1000));
     }
+}
+
+#[test]
+fn a_segment_without_an_ack_opens_nothing_and_one_with_an_unknown_option_is_not_served() {
+    let mut bench = opened(Scheme::Hold);
+    let mut segment = bench.fh_segment(1, 1000);
+    segment.flags = Flags::PSH;
+    assert_eq!(bench.put(segment), passed());
+    assert_eq!(bench.state(), "adopting");
+    segment.flags = Flags::ACK;
+    segment.options.others = true;
+    assert_eq!(bench.put(segment), passed());
+    assert_eq!(bench.state(), "opaque");
+}
+
+#[test]
+fn a_segment_of_the_fh_opens_nothing_if_the_mh_opens_the_connection() {
+    let mut bench = not_adopted(settings(Scheme::Hold));
+    bench.shake_hands(0, 5000);
+    assert_eq!(bench.down(1, 1000), passed());
+    assert_eq!((bench.state(), bench.cached()), ("adopting", 0));
+}
+
+#[test]
+fn a_fin_may_be_the_first_segment() {
+    let mut bench = opened(Scheme::Hold);
+    let mut fin = bench.fh_segment(1, 0);
+    fin.flags = fin.flags.with(Flags::FIN);
+    assert_eq!(bench.put(fin), passed());
+    assert_eq!(first_flow(&bench.gateway).fh.fin, Some(SeqNum::new(2)));
+}
+
+#[test]
+fn a_window_scale_counts_if_both_syns_have_one() {
+    for (both, scale) in [(true, 7), (false, 0)] {
+        let mut bench = not_adopted(settings(Scheme::Hold));
+        let (mut syn, mut answer) = bench.syns_by_fh(0, 5000);
+        if !both {
+            syn.options.window_scale = None;
+        }
+        for segment in [&mut syn, &mut answer] {
+            assert_eq!(bench.put(*segment), passed());
+        }
+        assert_eq!(bench.down(1, 0), passed());
+        assert_eq!(first_flow(&bench.gateway).mh.window_scale, Some(scale));
+    }
+}
+
+/// The path of the copies is not that of the packets: what the FH answers may come first.
+#[test]
+fn the_mhs_first_segment_opens_the_flow_if_the_fhs_was_not_seen_after_the_syns() {
+    for is_seen in [false, true] {
+        let mut bench = not_adopted(settings(Scheme::Hold));
+        let (syn, answer) = bench.syns_by_fh(0, 5000);
+        assert_eq!(bench.put(syn), passed());
+        bench.wait(50);
+        if is_seen {
+            assert_eq!(bench.down(1, 0), passed());
+        } else {
+            // The MH echoes it all the same.
+            bench.fh_clock_seen = bench.clock();
+        }
+        assert_eq!(bench.put(answer), passed());
+        bench.wait(50);
+        assert_eq!(bench.up(1), passed());
+        assert_eq!(bench.state(), "open");
+        assert_eq!(first_flow(&bench.gateway).mh.window_scale, Some(7));
+    }
+}
+
+/// A middlebox may answer a SYN for the MH.
+#[test]
+fn the_clock_of_the_mhs_syn_may_be_another_one() {
+    let mut bench = not_adopted(settings(Scheme::MtcpPlus));
+    let (syn, mut answer) = bench.syns_by_fh(0, 5000);
+    answer.options.timestamps = answer.options.timestamps.map(|ts| Timestamps {
+        tsval: ts.tsval.wrapping_sub(1 << 30),
+        ..ts
+    });
+    assert_eq!(bench.put(syn), passed());
+    assert_eq!(bench.put(answer), passed());
+    bench.forward(1, 1);
+    bench.now += Duration::from_secs(3);
+    assert_eq!(bench.up(1001), passed());
+    let clock = first_flow(&bench.gateway).mh.timestamps;
+    assert_eq!(clock.map(|ts| ts.tsval), Some(bench.clock() + 70_000));
 }

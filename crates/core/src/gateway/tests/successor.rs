@@ -45,11 +45,17 @@ fn records_while(bench: &mut Bench, seconds: u64) -> Vec<FlowRecord> {
 
 #[test]
 fn a_handshake_makes_what_a_predecessor_owed_another_connections() {
-    let mut bench = successor(settings(Scheme::MtcpPlus));
-    bench.shake_hands(0, 5000);
-    assert_eq!(bench.up(1), passed());
-    bench.forward(1, 1);
-    assert_eq!((bench.state(), bench.counter("owed_lost")), ("open", 0));
+    for opens_at_fh in [false, true] {
+        let mut bench = successor(settings(Scheme::MtcpPlus));
+        if opens_at_fh {
+            bench.shake_hands_by_fh(0, 5000);
+        } else {
+            bench.shake_hands(0, 5000);
+            assert_eq!(bench.up(1), passed());
+        }
+        bench.forward(1, 1);
+        assert_eq!((bench.state(), bench.counter("owed_lost")), ("open", 0));
+    }
 }
 
 #[test]

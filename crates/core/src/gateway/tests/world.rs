@@ -569,12 +569,10 @@ impl World {
 
     /// Both ends begin.
     pub(super) fn begin(&mut self) {
-        let (now, mut out) = (self.now, Vec::new());
-        self.mh.send_ack(now, &mut out);
-        self.mh.pump(now, &mut out);
-        self.transmit(Side::Mh, out);
-        let mut out = Vec::new();
-        self.fh.pump(now, &mut out);
-        self.transmit(Side::Fh, out);
+        let opener = self.watch.opener.unwrap_or(Side::Mh);
+        // The third segment of the handshake.
+        self.let_end(opener, Host::send_ack);
+        self.let_end(opener, Host::pump);
+        self.let_end(opener.sends().toward(), Host::pump);
     }
 }

@@ -429,7 +429,6 @@ pub(in crate::schemes) fn on_fh_segment<P: Payload>(
         return false;
     }
     let mh_nxt = flow.mh.nxt;
-    snoop.fixed_half.on_fh_segment(segment, cx.now);
     if !segment.is_empty() && snoop.uplink.is_idle(segment, una, mh_nxt) {
         snoop.uplink.rest = Some(una);
         let wired = snoop.fixed_half.rtt();

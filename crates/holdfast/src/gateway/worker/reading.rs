@@ -78,7 +78,7 @@ impl Worker {
         };
         let neighbours = station.map_or(waker, Station::fd);
         let fds = [taken[0], taken[1], copies[0], copies[1], waker, neighbours];
-        let [down, up, down_copies, up_copies, woken, neighbours] =
+        let [up, down, up_copies, down_copies, woken, neighbours] =
             wait_readable(fds, Some(deadline.min(HEARTBEAT_INTERVAL)))?;
         if let Some(station) = &mut self.station {
             station.is_readable = neighbours;
@@ -93,8 +93,8 @@ impl Worker {
                 (true, _) => BATCH_FRAMES,
             };
             [
-                frames(down || down_copies, self.quota[0]),
-                frames(up || up_copies, self.quota[1]),
+                frames(up || up_copies, self.quota[0]),
+                frames(down || down_copies, self.quota[1]),
             ]
         };
         if woken {

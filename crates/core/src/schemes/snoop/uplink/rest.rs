@@ -61,7 +61,6 @@ pub(in crate::schemes) fn passes_at_rest_to_mh<P: Payload>(
     let has_all = snoop.uplink.rest == Some(segment.ack) && segment.options.sack.is_empty();
     let passes = has_all && !segment.is_empty();
     if passes {
-        snoop.fixed_half.on_fh_segment(segment, cx.now);
         let wired = snoop.fixed_half.rtt();
         snoop.uplink.note_at_rest(segment, wired, cx);
     }

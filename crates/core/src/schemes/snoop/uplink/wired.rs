@@ -75,8 +75,7 @@ impl Wired {
     /// The FH has everything before `ack`.
     fn advance(&mut self, una: SeqNum, ack: SeqNum, now: Instant) {
         let least = self.rtt.least().unwrap_or_default();
-        let arrived = self.sent.arrived(una, ack, least, now);
-        self.arrivals.merge(arrived);
+        self.sent.arrived(una, ack, least, now, &mut self.arrivals);
         self.sent.purge(ack);
         self.reported.purge(ack);
         (self.dup_acks, self.timeouts) = (0, 0);
@@ -91,8 +90,8 @@ impl Wired {
         for (left, right) in segment.options.sack.within(segment.ack + 1, nxt) {
             any = true;
             if self.reported.add(left, right) {
-                let arrived = self.sent.arrived(left, right, least, now);
-                self.arrivals.merge(arrived);
+                self.sent
+                    .arrived(left, right, least, now, &mut self.arrivals);
             }
         }
         any
