@@ -140,9 +140,10 @@ impl World {
 
     /// An outage, reported to `control`, until `is_enough`.
     fn hand_off(&self, control: &CongestionControl, what: &str, is_enough: impl FnMut() -> bool) {
-        self.set_down(true);
+        // Before the outage: on a busy machine a timeout in between would be congestion's.
         let started = || control.handoff_started(self.ifindex);
         self.mh.run(started).unwrap().unwrap();
+        self.set_down(true);
         wait_until(what, is_enough);
         self.set_down(false);
         let finished = || control.handoff_finished(self.ifindex);
