@@ -8,8 +8,9 @@
 # Tests that judge a time run in the virtual kernel (`holdfast lab setup`), which is built first: about
 # twelve minutes, once for each user. Where it cannot be built they are skipped.
 #
-# Of the whole workspace the tests of namespaces run beside all others. They run in virtual kernels, so
-# both lists disturb each other no more than any load does. What they print comes last.
+# Of the whole workspace the tests of namespaces run beside all others. All but those of running_kernel.rs
+# run in virtual kernels, so both lists disturb each other no more than any load does. What they print
+# comes last.
 #
 # Other tests of namespaces run as root as they are; otherwise inside a user namespace of their own,
 # where the kernel allows one. BPF programs cannot be loaded there: the tests that need them report
@@ -102,9 +103,9 @@ without_successes() {
 }
 
 # Arguments: which tests. --show-output prints what passed tests wrote: a test that was skipped reports
-# it there. A program in the background ignores SIGINT unless it is reset.
+# it there. A program in the background ignores SIGINT and SIGQUIT unless they are reset.
 run_tests() {
-    exec env --default-signal=INT timeout --kill-after=30 "$limit_s" "${isolate[@]}" \
+    exec env --default-signal=INT,QUIT timeout --kill-after=30 "$limit_s" "${isolate[@]}" \
         cargo test --locked --profile "$profile" --no-fail-fast "$@" -- --show-output 2>&1
 }
 
@@ -114,12 +115,15 @@ if [ $# -eq 0 ]; then
     # With the features of the whole workspace, for which it is built.
     run_tests --workspace --test "$beside" >"$log.$beside" &
     beside_process=$!
-    trap 'kill "$beside_process" 2>/dev/null || true' EXIT
+    trap 'kill "$beside_process" 2>/dev/null || true; rm -f "$log.$beside"' EXIT
     export HOLDFAST_TEST_WITHOUT=$beside
 fi
 (run_tests "${which_tests[@]}") | tee "$log" | without_successes || status=$?
 if [ $# -eq 0 ]; then
-    wait "$beside_process" || status=$?
+    ended=0
+    wait "$beside_process" || ended=$?
+    # 124: the limit has ended the run.
+    [ $ended -eq 0 ] || [ $status -eq 124 ] || status=$ended
     trap - EXIT
     tee -a "$log" <"$log.$beside" | without_successes
     rm "$log.$beside"

@@ -50,11 +50,6 @@ impl Sighting {
         }
     }
 
-    /// The MH's segment is of the same connection.
-    fn agrees_with(&self, mh: &Segment) -> bool {
-        !self.is_dropped_as_old(mh) && self.has_numbers_of(mh, BEYOND_SEEN_MAX)
-    }
-
     /// One number of the MH's segment is exact, and the other one is at most `apart` away.
     pub(super) fn has_numbers_of(&self, mh: &Segment, apart: u32) -> bool {
         let mh_end = mh.end();
@@ -130,6 +125,8 @@ impl Adoption {
     pub(super) fn agreeing(&self, mh: &Segment) -> Option<Sighting> {
         let anchor = self.anchor.map(|(sighting, _)| sighting);
         let mut seen = self.newest.into_iter().chain(anchor);
-        seen.find(|sighting| sighting.agrees_with(mh))
+        seen.find(|sighting| {
+            !sighting.is_dropped_as_old(mh) && sighting.has_numbers_of(mh, BEYOND_SEEN_MAX)
+        })
     }
 }

@@ -225,7 +225,7 @@ impl<P: Payload> Flow<P> {
                     exact && is_near && near(segment.ack, mh, AFTER_SYN_MAX)
                 }
                 Direction::Uplink => {
-                    // It may echo more of the FH than its SYN.
+                    // The MH may echo a segment of the FH that was not seen here.
                     let clocks = syns.mh.timestamps.zip(segment.options.timestamps);
                     let is_old = clocks.is_some_and(|(syn, own)| is_older(own.tsval, syn.tsval));
                     !is_old && syns.sighting().has_numbers_of(segment, AFTER_SYN_MAX)

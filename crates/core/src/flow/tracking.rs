@@ -409,8 +409,8 @@ impl<P: Payload> Flow<P> {
 
     /// RFC 5961, 3.2: a RST counts if it is exactly what the other end expects next;
     /// RFC 9293, 3.10.7.3: or acknowledges its SYN. A RST that is not accepted is forwarded, and
-    /// the end judges it. The state of the link does not matter.
-    /// `acked`: what the FH was sent as an ACK; without a connection it resets with that number.
+    /// the end judges it. The state of the link does not matter. `acked`: the highest ACK that the FH
+    /// was sent. An FH without a connection resets with that number (RFC 9293, 3.10.7.1).
     pub(crate) fn accepts_rst(&self, from_mh: bool, segment: &Segment, acked: SeqNum) -> bool {
         let expected = if from_mh {
             [self.mh.nxt, self.fh.ack]

@@ -145,12 +145,13 @@ impl Transmissions {
         if sender == Sender::Fh && last.is_none_or(|last| last.end.at_or_before(seq)) {
             self.append(seq, end, now);
         } else {
-            self.note_among_others(seq, end, sender, now);
+            self.note_out_of_order(seq, end, sender, now);
         }
     }
 
+    /// A copy, or what comes late. Rare: new data of the FH is appended.
     #[cold]
-    fn note_among_others(&mut self, seq: SeqNum, end: SeqNum, sender: Sender, now: Instant) {
+    fn note_out_of_order(&mut self, seq: SeqNum, end: SeqNum, sender: Sender, now: Instant) {
         self.split(seq);
         self.split(end);
         let mut at = seq;
@@ -253,9 +254,9 @@ impl Transmissions {
             })
     }
 
-    /// Adds what the arrival of `seq..end` shows at `now`. If an answer to a retransmission comes sooner than
-    /// any did before (`least`), it answers an earlier transmission, whose time is no longer
-    /// known.
+    /// Adds what the arrival of `seq..end` shows at `now`. If an answer to a retransmission comes
+    /// sooner than any did before (`least`), it answers an earlier transmission, whose time is no
+    /// longer known.
     pub(crate) fn arrived(
         &self,
         seq: SeqNum,

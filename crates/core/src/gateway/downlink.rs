@@ -37,8 +37,8 @@ impl<P: Payload> Gateway<P> {
         };
         let is_unknown = turn.flow.stage == Stage::Adopting;
         if is_unknown && turn.flow.open_after_syns(segment, now) {
-            // Nothing is owed: the SYNs were seen.
-            let _ = self.begin(flow_id, now, actions);
+            let is_reset = self.begin(flow_id, now, actions);
+            debug_assert!(!is_reset, "the SYNs were seen: nothing is owed");
             let Some(begun) = self.turn(flow_id, now, actions) else {
                 return Verdict::Forward;
             };

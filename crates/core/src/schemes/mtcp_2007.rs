@@ -106,7 +106,8 @@ impl<P: Payload> FlowScheme<P> for Mtcp2007 {
         Verdict::ForwardWithAck { ack, window }
     }
 
-    /// Except the ACK of all that the FH has sent.
+    /// The FH was sent one less than SND.UNA. Only the ACK of all its data is whole, and that number
+    /// counts anyway.
     fn acked_to_fh(&self, flow: &Flow<P>) -> SeqNum {
         flow.fh.una - 1
     }

@@ -47,8 +47,8 @@ const POOL_SPARE_BYTES: usize = 16 << 20;
 /// The longest that giving back what was taken may take.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
 
-/// In this order they are read. With copies at the mobile the FH is a local socket: it answers the MH's
-/// segment within microseconds, and the MH needs a round trip.
+/// The uplink is read first. With copies at the mobile the FH is a local socket: it answers within
+/// microseconds. So if both wait, the MH's segment came first.
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
 holdfast_core::counters! {

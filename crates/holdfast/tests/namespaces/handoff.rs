@@ -426,11 +426,14 @@ impl Drop for World {
     }
 }
 
+/// Bytes of the upload.
+const UP: u64 = 16 * MB;
+
 fn moves_between_cells(variant: &Variant) {
     let scheme = variant.name;
     let mut world = World::new(variant, false);
     // Both last beyond the last move.
-    let (down, up) = world.flows([18 * MB, 16 * MB]);
+    let (down, up) = world.flows([18 * MB, UP]);
     let mut moves = Vec::new();
     for round in 0..4 {
         let before = down.watch().bytes();
@@ -441,6 +444,7 @@ fn moves_between_cells(variant: &Variant) {
         if is_prepared {
             world.prepare();
         }
+        assert!(up.watch().bytes() < UP, "the upload has ended");
         let at_ns = world.leave();
         let took_ms = world.arrived().expect("a synchronisation, and its time");
         let before = down.watch().bytes();

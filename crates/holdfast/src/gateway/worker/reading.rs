@@ -78,8 +78,14 @@ impl Worker {
         };
         let neighbours = station.map_or(waker, Station::fd);
         let fds = [taken[0], taken[1], copies[0], copies[1], waker, neighbours];
-        let [up, down, up_copies, down_copies, woken, neighbours] =
-            wait_readable(fds, Some(deadline.min(HEARTBEAT_INTERVAL)))?;
+        let [
+            first,
+            second,
+            first_copies,
+            second_copies,
+            woken,
+            neighbours,
+        ] = wait_readable(fds, Some(deadline.min(HEARTBEAT_INTERVAL)))?;
         if let Some(station) = &mut self.station {
             station.is_readable = neighbours;
             station.drain_device();
@@ -92,9 +98,10 @@ impl Worker {
                 (true, 0) => 1,
                 (true, _) => BATCH_FRAMES,
             };
+            // As in DIRECTIONS.
             [
-                frames(up || up_copies, self.quota[0]),
-                frames(down || down_copies, self.quota[1]),
+                frames(first || first_copies, self.quota[0]),
+                frames(second || second_copies, self.quota[1]),
             ]
         };
         if woken {
