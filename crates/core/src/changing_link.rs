@@ -197,6 +197,19 @@ mod tests {
         assert_eq!([false, true].map(interval_ms), [1000, 100]);
     }
 
+    /// A megabyte a second, for the round trip of 50 ms twice and the queue of 50 ms.
+    #[test]
+    fn the_window_of_a_recovery_fits_the_rate_that_was_found() {
+        let least = Duration::from_millis(50);
+        let mut link = ChangingLink::default();
+        link.begin_recovery();
+        assert_eq!(link.on_acked(1000, least, Instant::ZERO), None);
+        let fits = (1..400).map(|ms| link.on_acked(1000, least, Instant::from_millis(ms)));
+        let fits: Vec<u64> = fits.flatten().collect();
+        let last = *fits.last().expect("a rate was found");
+        assert!((145_000..=155_000).contains(&last), "{fits:?}");
+    }
+
     /// A probe of 60 bytes takes 300 ms.
     #[test]
     fn probes_take_a_quarter_of_the_slowest_link() {

@@ -246,4 +246,14 @@ mod tests {
         );
         assert_eq!(grow(counted, 0), counted);
     }
+
+    #[test]
+    fn avoidance_adds_no_more_than_its_limit_however_long_the_handoff_was() {
+        let window = Window {
+            cwnd: 1,
+            counted: 0,
+            ssthresh: 1,
+        };
+        assert_eq!(grow(window, u32::MAX).cwnd, 1 + AVOIDANCE_GROWTH_MAX);
+    }
 }
