@@ -268,7 +268,7 @@ pub(crate) trait FlowScheme<P: Payload> {
     ) {
     }
 
-    /// The highest ACK that the FH was sent: without a connection it resets with that number
+    /// The highest ACK that the FH was sent. An FH without a connection resets with that number
     /// (RFC 9293, 3.10.7.1).
     fn acked_to_fh(&self, flow: &Flow<P>) -> SeqNum {
         flow.fh.una

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The ACKs that the FH receives with M-TCP as the M-TCP+ paper models it.
 
-use holdfast_wire::SeqNum;
+use holdfast_wire::{Flags, SeqNum};
 
 use super::bench::{Bench, LEN, WINDOW, bench, passed, suppressed};
 use crate::{Scheme, Verdict};
@@ -33,6 +33,20 @@ fn an_ack_is_reduced_by_one_as_long_as_another_can_follow() {
     bench.forward(1, 3);
     assert_eq!(acknowledges(&mut bench, 1001), as_ack(1000, WINDOW));
     assert_eq!(bench.up(3001), passed());
+}
+
+/// The FH has no connection any more, and answers the reduced ACK.
+#[test]
+fn a_reset_with_the_reduced_number_closes_the_flow() {
+    for (seq, state) in [(1000, "closed"), (999, "open")] {
+        let mut bench = mtcp_2007();
+        bench.forward(1, 3);
+        assert_eq!(acknowledges(&mut bench, 1001), as_ack(1000, WINDOW));
+        let mut reset = bench.fh_segment(seq, 0);
+        (reset.flags, reset.options.timestamps) = (Flags::RST, None);
+        assert_eq!(bench.put(reset), passed());
+        assert_eq!(bench.state(), state);
+    }
 }
 
 #[test]
