@@ -151,7 +151,7 @@ static __always_inline void restore_handling(struct __sk_buff *skb)
  * interface's queueing discipline has bands. A class (major:minor) and a Wi-Fi
  * priority (256 and more) that the router chose stay.
  */
-static __always_inline void let_go_ahead(struct __sk_buff *skb)
+static __always_inline void set_priority(struct __sk_buff *skb)
 {
 	__u8 start[2];
 	__u8 traffic_class;
@@ -275,7 +275,7 @@ SEC("tc")
 int give_down(struct __sk_buff *skb)
 {
 	restore_handling(skb);
-	let_go_ahead(skb);
+	set_priority(skb);
 	count(GIVEN_DOWNLINK);
 	return bpf_redirect(settings.wireless_ifindex, 0);
 }

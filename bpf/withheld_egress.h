@@ -3,16 +3,16 @@
  * The withheld segment of `wake`, at egress: while a flow downloads in bulk, what leaves
  * acknowledges one segment of the FH less than the MH has acknowledged.
  *
- *        bulk, nothing missing            the FH pauses (timer), something is missing,
- *  LET GO ------------------------> HELD  a FIN, no order of the daemon, the link is up again
- *     ^                               |
- *     +-------------------------------+
+ *          bulk, nothing missing                the FH pauses (timer), something is missing,
+ *  RELEASED ------------------------> WITHHELD  a FIN, no order of the daemon, link up
+ *     ^                                 |
+ *     +---------------------------------+
  *
- * Who writes what: ingress its part, egress its own, the timer `let_go`. So no lock
- * is needed: nothing below `let_go` leaves. `bulk` is cleared by all three: what is lost then
+ * Who writes what: ingress its part, egress its own, the timer `released`. So no lock
+ * is needed: nothing below `released` leaves. `bulk` is cleared by all three: what is lost then
  * is a round trip.
  *
- * The program that includes it has `orders_until`, and HELD_BACK, HELD_NOT, LET_GO and
+ * The program that includes it has `orders_until`, and WITHHELD, NOT_WITHHELD, RELEASED and
  * ECHO_RENEWED among its counters.
  */
 #ifndef HOLDFAST_WITHHELD_EGRESS_H
@@ -83,36 +83,36 @@ static int look_whether_it_pauses(void *map, struct flow *key, struct withheld *
 	__u64 quiet = quiet_ns(state ? state->srtt_ns : 0);
 	__u64 now = bpf_ktime_get_ns();
 	struct pause *pause;
-	__u64 held_at;
+	__u64 withheld_at;
 	__u64 since;
 
 	(void)map;
 	withheld->armed = 0;
 	/* What is held from here on sets the timer itself. */
 	order_all(withheld);
-	held_at = *(volatile __u64 *)&withheld->held_at_ns;
-	if (!held_at || held_at == withheld->done_at_ns)
+	withheld_at = *(volatile __u64 *)&withheld->withheld_at_ns;
+	if (!withheld_at || withheld_at == withheld->done_at_ns)
 		return 0;
-	since = now > held_at ? now - held_at : 0;
+	since = now > withheld_at ? now - withheld_at : 0;
 	if (since < quiet) {
 		withheld->armed = 1;
 		bpf_timer_start(&withheld->timer, quiet - since, 0);
 		return 0;
 	}
-	withheld->let_go = withheld->held_ack;
+	withheld->released = withheld->withheld_ack;
 	barrier();
-	withheld->has_let_go = 1;
+	withheld->has_released = 1;
 	withheld->bulk = 0;
 	withheld->epoch_segments = 0;
 	withheld->epoch_at_ns = now;
-	/* What is held by then is not what was let go. */
-	withheld->done_at_ns = held_at;
-	count(LET_GO);
+	/* What is withheld by then is not what was released. */
+	withheld->done_at_ns = withheld_at;
+	count(RELEASED);
 	pause = bpf_ringbuf_reserve(&pauses, sizeof(*pause), 0);
 	if (!pause)
 		return 0;
 	__builtin_memcpy(&pause->flow, key, sizeof(*key));
-	pause->ack = withheld->let_go;
+	pause->ack = withheld->released;
 	bpf_ringbuf_submit(pause, 0);
 	return 0;
 }
@@ -120,8 +120,8 @@ static int look_whether_it_pauses(void *map, struct flow *key, struct withheld *
 /* Whether it can be withheld: the timer has to release it. */
 static __always_inline int hold(struct withheld *withheld, __u32 ack, __u64 srtt, __u64 now)
 {
-	withheld->held_ack = ack;
-	withheld->held_at_ns = now;
+	withheld->withheld_ack = ack;
+	withheld->withheld_at_ns = now;
 	/* The interpreter, where there is no compiler, has no callbacks. */
 	if (!settings.has_timers)
 		return 1;
@@ -137,7 +137,7 @@ static __always_inline int hold(struct withheld *withheld, __u32 ack, __u64 srtt
 		return 1;
 	/* The kernel has no room for it, for the moment. */
 	withheld->armed = 0;
-	withheld->held_at_ns = 0;
+	withheld->withheld_at_ns = 0;
 	return 0;
 }
 
@@ -199,8 +199,8 @@ static __always_inline __u32 floor_of(const struct withheld *withheld)
 {
 	__u32 floor = withheld->acked_out;
 
-	if (*(volatile __u32 *)&withheld->has_let_go && withheld->let_go - floor < AHEAD_MAX)
-		floor = withheld->let_go;
+	if (*(volatile __u32 *)&withheld->has_released && withheld->released - floor < AHEAD_MAX)
+		floor = withheld->released;
 	return floor;
 }
 
@@ -237,7 +237,7 @@ static __always_inline struct leaves decide(struct withheld *withheld, const str
 	if (ordered && withheld->bulk && !missing)
 		left = lowered(own, state->mh_scale, floor, withheld);
 	if (left.ack == own.ack)
-		withheld->held_at_ns = 0;
+		withheld->withheld_at_ns = 0;
 	else if (!hold(withheld, own.ack, state->srtt_ns, now))
 		left = own;
 	withheld->acked_out = left.ack;
@@ -262,11 +262,11 @@ static __always_inline void withheld_egress(struct __sk_buff *skb, const struct 
 		withheld->upload_at_ns = now;
 	woken = woken_now(key, woken_until, now);
 	/* An old number that has turned over is none. */
-	if (woken && (!withheld->has_let_go || woken->let_go - withheld->let_go - 1 < AHEAD_MAX ||
-		   withheld->let_go - woken->let_go > AHEAD_MAX)) {
-		withheld->let_go = woken->let_go;
-		withheld->has_let_go = 1;
-		withheld->held_at_ns = 0;
+	if (woken && (!withheld->has_released || woken->released - withheld->released - 1 < AHEAD_MAX ||
+		   withheld->released - woken->released > AHEAD_MAX)) {
+		withheld->released = woken->released;
+		withheld->has_released = 1;
+		withheld->withheld_at_ns = 0;
 		withheld->bulk = 0;
 		withheld->epoch_segments = 0;
 		withheld->epoch_at_ns = now;
@@ -287,13 +287,13 @@ static __always_inline void withheld_egress(struct __sk_buff *skb, const struct 
 	if (from.ack == to.ack && from.echo == to.echo)
 		return;
 	if (from.ack != to.ack)
-		count(HELD_BACK);
+		count(WITHHELD);
 	if (store_fields(skb, packet->upper_offset, options->echo_offset, &from, &to)) {
 		/* As it was: what can be written once can be written again. */
 		store_fields(skb, packet->upper_offset, options->echo_offset, &to, &from);
 		withheld->acked_out = segment->ack;
-		withheld->held_at_ns = 0;
-		count(HELD_NOT);
+		withheld->withheld_at_ns = 0;
+		count(NOT_WITHHELD);
 	}
 }
 

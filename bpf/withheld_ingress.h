@@ -66,13 +66,13 @@ struct withheld {
 	/* Egress. */
 	__u32 acked_out;
 	__u32 out_facts;
-	__u32 held_ack; /* the MH's own number */
-	__u64 held_at_ns; /* 0, or the same as done_at_ns: nothing is held */
+	__u32 withheld_ack; /* the MH's own number */
+	__u64 withheld_at_ns; /* 0, or the same as done_at_ns: nothing is withheld */
 
-	/* The timer's: what was held at that time is let go; nothing below leaves. */
+	/* The timer's: what was withheld at that time is released; nothing below leaves. */
 	__u64 done_at_ns;
-	__u32 let_go;
-	__u32 has_let_go;
+	__u32 released;
+	__u32 has_released;
 	__u32 armed;
 	__u32 turns; /* only what order_all() adds to */
 
@@ -97,7 +97,7 @@ struct withheld {
 
 _Static_assert(__builtin_offsetof(struct withheld, epoch_at_ns) == 32 &&
 		       __builtin_offsetof(struct withheld, clock_first) == 72 &&
-		       __builtin_offsetof(struct withheld, held_at_ns) == 96 &&
+		       __builtin_offsetof(struct withheld, withheld_at_ns) == 96 &&
 		       __builtin_offsetof(struct withheld, upload_at_ns) == 144 &&
 		       __builtin_offsetof(struct withheld, requested_at_ns) == 168 &&
 		       __builtin_offsetof(struct withheld, timer) == 184 && sizeof(struct withheld) == 200,
@@ -114,11 +114,11 @@ struct {
 const volatile struct withheld no_withheld SEC(".rodata.none") = {};
 
 /*
- * Flows that the daemon has woken, by the daemon alone: nothing below `let_go` leaves, and
+ * Flows that the daemon has woken, by the daemon alone: nothing below `released` leaves, and
  * echoes from before the outage are renewed.
  */
 struct woken {
-	__u32 let_go;
+	__u32 released;
 	__u32 stale; /* the newest TSecr from before the outage */
 	__u32 echo;  /* the FH's clock at `echo_at_ns`, less the way */
 	__u32 renews; /* echoes up to `stale` are renewed */

@@ -176,7 +176,7 @@ pub(crate) struct Flow<P: Payload> {
     /// When the segments in flight to the MH were sent, for schemes that detect losses by time.
     pub transmissions: Transmissions,
     /// The newest ACK without data for the MH; it may have been lost in an outage.
-    pub held_ack: Option<P>,
+    pub ack_in_outage: Option<P>,
     /// What the MH sends.
     pub uploads: Option<Box<Uploads>>,
     pub uplink_header: Option<P::Header>,
@@ -230,7 +230,7 @@ impl<P: Payload> Flow<P> {
             cached_elsewhere: CachedElsewhere::default(),
             ack_shown: None,
             transmissions: Transmissions::default(),
-            held_ack: None,
+            ack_in_outage: None,
             uploads: None,
             uplink_header: None,
             downlink_header: None,
@@ -410,7 +410,7 @@ impl<P: Payload> Flow<P> {
         self.cached_elsewhere = CachedElsewhere::default();
         self.ack_shown = None;
         self.forget_sending();
-        self.held_ack = None;
+        self.ack_in_outage = None;
         self.uploads = None;
         self.sacked.clear();
         self.transmissions.clear();

@@ -175,9 +175,9 @@ enum Verdict {
 
 impl Verdict {
     /// Of an interval that is to be at `least` or above.
-    fn at_least(least: f64, interval: Option<[f64; 2]>, held_back: u64) -> Self {
+    fn at_least(least: f64, interval: Option<[f64; 2]>, withheld: u64) -> Self {
         match interval {
-            _ if held_back == 0 => Self::NothingWithheld,
+            _ if withheld == 0 => Self::NothingWithheld,
             Some([low, _]) if low >= least => Self::Holds,
             Some([_, high]) if high < least => Self::HoldsNot,
             _ => Self::TooFewPairs,
@@ -205,10 +205,10 @@ fn probes(lines: &[&ResultLine]) -> u64 {
 }
 
 /// ACKs that left with a lower number than the MH's own.
-fn held_back(lines: &[&ResultLine]) -> u64 {
+fn withheld(lines: &[&ResultLine]) -> u64 {
     let counters = lines.iter().filter_map(|line| line.mobile.as_ref());
     counters
-        .filter_map(|counters| counters.get("path.held_back"))
+        .filter_map(|counters| counters.get("path.withheld"))
         .sum()
 }
 
@@ -256,7 +256,7 @@ fn downloads(
                 .iter()
                 .map(|[none, wake]| wake.goodput_mbps / none.goodput_mbps);
             let (ratio, interval) = median_with_interval(ratios.collect()).context("no pairs")?;
-            let verdict = Verdict::at_least(RATIO_MIN, interval, held_back(&wake));
+            let verdict = Verdict::at_least(RATIO_MIN, interval, withheld(&wake));
             holds &= verdict != Verdict::HoldsNot;
             println!(
                 "| {} | {sender} | {:.2} | {:.2} | {} | {} and {} | {} | {} |",
@@ -266,7 +266,7 @@ fn downloads(
                 shown_with(ratio, interval, 4),
                 probes(&none),
                 probes(&wake),
-                held_back(&wake),
+                withheld(&wake),
                 verdict.shown(),
             );
         }
@@ -314,7 +314,7 @@ fn requests(bench: &Bench, senders: &[String], pairs: u64, long: bool) -> anyhow
                 };
                 let less = all.iter().map(|[none, wake]| p99_ms(none) - p99_ms(wake));
                 let (less, interval) = median_with_interval(less.collect()).context("no pairs")?;
-                let verdict = Verdict::at_least(-P99_MORE_MAX_MS, interval, held_back(&wake));
+                let verdict = Verdict::at_least(-P99_MORE_MAX_MS, interval, withheld(&wake));
                 holds &= verdict != Verdict::HoldsNot;
                 println!(
                     "| {} KB | {think_ms} ms | {sender} | {} | {} | {} ms | {} and {} | {} | {} |",
@@ -324,7 +324,7 @@ fn requests(bench: &Bench, senders: &[String], pairs: u64, long: bool) -> anyhow
                     shown_with(-less, interval.map(|[low, high]| [-high, -low]), 2),
                     probes(&none),
                     probes(&wake),
-                    held_back(&wake),
+                    withheld(&wake),
                     verdict.shown(),
                 );
             }

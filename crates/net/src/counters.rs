@@ -96,11 +96,11 @@ pub const MOBILE_PATH: &[CounterInfo] = counters! {
     /// Packets that passed because their headers end too early.
     "passed_malformed",
     /// Segments of the MH that left with a lower ACK.
-    "held_back",
+    "withheld",
     /// Segments whose ACK could not be lowered, and that left unchanged.
-    "held_not",
+    "not_withheld",
     /// Pauses in which the withheld segment was acknowledged.
-    "let_go",
+    "released",
     /// Timestamp echoes from before an outage that were replaced by newer ones.
     "echo_renewed",
 };

@@ -50,9 +50,9 @@ const HEARTBEAT_AGE_MAX: Duration = Duration::from_millis(200);
 /// Flows that are noted unless set otherwise; beyond, those that were seen least go.
 pub const FLOWS_MAX: u32 = 8192;
 
-/// A number that was let go is kept for this time by itself; the programs keep it from the flow's next
-/// segment on.
-const LET_GO_FOR: Duration = Duration::from_secs(30);
+/// A released number is stored by itself for this time. From the flow's next segment on the programs
+/// store it.
+const RELEASED_FOR: Duration = Duration::from_secs(30);
 
 /// A segment that was released no longer ago than this is acknowledged by the guard if the daemon hangs:
 /// longer than it takes until that is seen.
@@ -404,7 +404,7 @@ impl FlowMaps {
         let mut held = self.withheld_where(NotedWithheldSegment::is_held)?;
         held.retain(|(noted, withheld)| {
             let quiet = withheld::quiet(noted.flow.srtt);
-            withheld.held_at.is_some_and(|at| at + quiet <= now)
+            withheld.withheld_at.is_some_and(|at| at + quiet <= now)
         });
         Ok(held.into_iter().map(|(noted, _)| noted).collect())
     }
@@ -429,7 +429,7 @@ impl FlowMaps {
         or_the_others(found, failed)
     }
 
-    /// The flow was woken, by a made ACK with the number `woken.let_go`.
+    /// The flow was woken, by a made ACK with the number `woken.released`.
     pub fn wake(&self, flow: &FlowKey, woken: &Woken) -> io::Result<()> {
         self.woken
             .update(&record::key(flow), &woken.emit(), MapFlags::ANY)
@@ -439,21 +439,21 @@ impl FlowMaps {
         Ok(())
     }
 
-    /// Nothing below leaves any more: a made ACK has this number. Echoes that are being renewed go
-    /// on being so.
-    pub fn let_go(&self, flow: &FlowKey, ack: SeqNum) -> io::Result<()> {
+    /// Nothing below leaves any more: a made ACK has this number. Echoes that are being renewed stay
+    /// renewed.
+    pub fn release(&self, flow: &FlowKey, ack: SeqNum) -> io::Result<()> {
         let before = self
             .woken
             .lookup(&record::key(flow), MapFlags::ANY)
             .map_err(io::Error::other)?;
         let before = before.as_deref().and_then(<[u8]>::first_chunk);
         let now = Instant::from_nanos(datapath::monotonic_ns());
-        let let_go = Woken {
-            let_go: ack,
+        let released = Woken {
+            released: ack,
             ..before.map_or_else(|| Woken::nothing_renewed(ack, now), Woken::parse)
         };
-        let until = let_go.until.max(now + LET_GO_FOR);
-        self.wake(flow, &Woken { until, ..let_go })
+        let until = released.until.max(now + RELEASED_FOR);
+        self.wake(flow, &Woken { until, ..released })
     }
 
     /// What is ordered holds until then, CLOCK_MONOTONIC; costs one store.

@@ -342,6 +342,7 @@ impl Network {
             self.arrive(to, &carried, observer);
         }
         self.schedule_medium(id);
+        self.report_lost_attempts(id, observer);
     }
 
     fn schedule_medium(&mut self, id: u32) {

@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
-/// The file by whose lock a folder is held; the kernel lets go of it at death.
+/// The file by whose lock a folder is held; the kernel releases the lock when the process dies.
 const LOCK: &str = "held";
 
 /// Folders of dead runs that one start removes at most.

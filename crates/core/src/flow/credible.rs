@@ -360,7 +360,7 @@ impl<P: Payload> Flow<P> {
         } else {
             unseen.half_fits || unseen.must_be_true(self.seen)
         };
-        // What is owed and let go of is lost.
+        // Owed bytes that the cache drops are lost.
         let possible = self.owed.is_none() || self.is_in_window(unseen.ack);
         (agree && tied && possible).then_some(unseen)
     }

@@ -48,7 +48,7 @@ impl<P: Payload> Flow<P> {
         let is_quiet = self.cache.is_empty()
             && self.sacked.is_empty()
             && self.transmissions.is_empty()
-            && self.held_ack.is_none()
+            && self.ack_in_outage.is_none()
             && self.uploads.is_none()
             && self.contradiction.is_none()
             && self.ack_shown.is_none()

@@ -151,11 +151,11 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// The link is up again. `held`: the FH's newest ACK, if it came in the outage. `is_answered`: a
+    /// The link is up again. `ack_in_outage`: the FH's newest ACK, if it came in the outage. `is_answered`: a
     /// segment of this flow shows that the link is up. True if an ACK was sent for the MH's sender.
     pub(crate) fn wake_sender(
         &mut self,
-        held: Option<P>,
+        ack_in_outage: Option<P>,
         is_answered: bool,
         link_up: &mut LinkUp,
         now: Instant,
@@ -168,11 +168,11 @@ impl<P: Payload> Flow<P> {
         let may_send = link_up.flows_left > 0 && self.downlink_header.is_some();
         let in_flight_max = link_up.outage + IN_FLIGHT_MAX;
         let Some(since_data) = since_data.filter(|since| may_send && *since < in_flight_max) else {
-            actions.extend(held.map(Action::Repeat));
+            actions.extend(ack_in_outage.map(Action::Repeat));
             return false;
         };
         // What is cached for the MH has the FH's newest ACK too.
-        let waits = held.is_none() && self.has_backlog();
+        let waits = ack_in_outage.is_none() && self.has_backlog();
         link_up.flows_left -= 1;
         if !waits {
             let steps = self.acknowledge_upload(STEPS.min(link_up.steps_left), now, actions);

@@ -69,7 +69,7 @@ impl<P: Payload> Turn<'_, P> {
         let bare = segment.is_empty() && segment.seq == self.flow.fh.max && payload.is_cacheable();
         // Where the MH is shown another ACK, the newest goes on as it came.
         if is_away && bare && self.flow.ack_for_mh(segment.ack) == segment.ack {
-            self.flow.held_ack = Some(payload.clone());
+            self.flow.ack_in_outage = Some(payload.clone());
         }
         if is_withheld {
             return Verdict::Suppress;

@@ -147,7 +147,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// Lets go of all flows of these addresses: another station has the mobile. What was kept
+    /// Forgets all flows of these addresses: another station has the mobile. What was kept
     /// for it goes to `pieces`; nothing more is sent. Flows with bytes that are owed stay.
     pub fn release(
         &mut self,

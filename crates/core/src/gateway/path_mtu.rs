@@ -42,7 +42,7 @@ impl<P: Payload> Gateway<P> {
             return;
         }
         flow.path_mtu = Some(too_big.mtu);
-        // The FH has let go of what it has an ACK for: only we can send it again.
+        // The FH has dropped what is acknowledged: only the gateway can retransmit it.
         if flow.has_own_sender {
             self.with_context(flow_id, now, actions, |scheme, flow, cx| {
                 scheme.on_path_mtu(flow, cx);

@@ -138,9 +138,9 @@ impl<P: Payload> Gateway<P> {
             if was_reported {
                 scheme.get_mut().on_reconnected(flow, &mut cx);
             }
-            let held = flow.held_ack.take();
+            let ack_in_outage = flow.ack_in_outage.take();
             let is_answered = answered == Some(flow_id);
-            let is_woken = flow.wake_sender(held, is_answered, &mut link_up, now, actions);
+            let is_woken = flow.wake_sender(ack_in_outage, is_answered, &mut link_up, now, actions);
             woken += u64::from(is_woken);
         }
         self.counters.wake_ups += woken;

@@ -41,7 +41,7 @@ const WINDOW_SEGMENTS_MIN: u32 = 16;
 const SEGMENT_BYTES_MIN: u32 = 500;
 /// Numbers turn over: what is known begins no further back than this.
 const SPAN_MAX: u32 = 1 << 30;
-/// What was let go is no further ahead of what has left than this; else it is of an earlier turn.
+/// A released number is at most this far ahead of what has left. Otherwise the numbers have wrapped since.
 const AHEAD_MAX: u32 = 1 << 20;
 /// A round trip this much longer than the shortest has a queue in it: a quarter.
 const QUEUE_SHARE: u32 = 4;
@@ -226,7 +226,7 @@ pub fn quiet(srtt: Option<Duration>) -> Duration {
     (srtt.unwrap_or_default() + QUIET).min(QUIET_MAX)
 }
 
-/// Nothing below this leaves: the highest number that has left, or what was let go.
+/// Nothing below this leaves: the highest number that has left, or what was released.
 pub fn floor_of(acked_out: Option<SeqNum>, released: Option<SeqNum>) -> Option<SeqNum> {
     match (acked_out, released) {
         (Some(out), Some(released))
@@ -273,7 +273,7 @@ pub struct WithheldSegment {
     shortest: ShortestRtt,
     /// The highest number that has left.
     acked_out: Option<SeqNum>,
-    /// What was let go: nothing below leaves.
+    /// What was released: nothing below leaves.
     released: Option<SeqNum>,
     /// The MH's own number, when it was last lowered, and when that was.
     held: Option<(SeqNum, Instant)>,

@@ -121,8 +121,9 @@ impl<P: Payload> Mtcp<P> {
     }
 
     /// Sends the newest ACK of the FH again; it may have been lost in the freeze.
-    fn repeat_held_ack(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-        cx.actions.extend(flow.held_ack.take().map(Action::Repeat));
+    fn repeat_ack_in_outage(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        cx.actions
+            .extend(flow.ack_in_outage.take().map(Action::Repeat));
     }
 
     /// Retransmits what the MH's ACK shows to be lost, and charges the flow's rate for it.
@@ -173,7 +174,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
         if flow.has_own_sender {
             m_tcp::on_reconnected(self, flow);
             sh_tcp::on_reconnected(self, flow, cx);
-            Self::repeat_held_ack(flow, cx);
+            Self::repeat_ack_in_outage(flow, cx);
             m_tcp::send(self, flow, cx);
         }
     }
@@ -291,7 +292,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
             sh_tcp::on_reconnected(self, flow, cx);
         }
         if was_frozen && !self.m.is_reported_down() {
-            Self::repeat_held_ack(flow, cx);
+            Self::repeat_ack_in_outage(flow, cx);
         }
         m_tcp::send(self, flow, cx);
         self.retransmit_losses(flow, outcome.loss, cx);

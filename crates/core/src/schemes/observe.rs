@@ -32,7 +32,7 @@ impl<P: Payload> FlowScheme<P> for Observe {
         _cx: &mut Context<'_, P>,
     ) -> Verdict {
         // It has passed, and is not repeated after the outage.
-        flow.held_ack = None;
+        flow.ack_in_outage = None;
         Verdict::Forward
     }
 }

@@ -285,7 +285,7 @@ impl Station {
         }
     }
 
-    /// What the engine has let go of is kept.
+    /// Stores what the engine has dropped from its cache.
     pub(super) fn keep(&mut self, mobile: KeyId, copy: CopiedPacket, now: Instant) {
         self.handoff.keep(mobile, copy, now);
     }

@@ -215,13 +215,13 @@ mod tests {
 
     /// Takes each line when it is let, and gives it on.
     struct Reader {
-        let_take: mpsc::Receiver<()>,
+        allowed: mpsc::Receiver<()>,
         taken: mpsc::Sender<String>,
     }
 
     impl Write for Reader {
         fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-            self.let_take.recv().map_err(io::Error::other)?;
+            self.allowed.recv().map_err(io::Error::other)?;
             let line = String::from_utf8(octets.to_vec()).unwrap();
             self.taken.send(line).map_err(io::Error::other)?;
             Ok(octets.len())
@@ -234,16 +234,15 @@ mod tests {
 
     /// A writer, what lets its reader take a line, and the lines.
     fn writer() -> (LossyWriter, mpsc::Sender<()>, mpsc::Receiver<String>) {
-        let (let_go, let_take) = mpsc::channel();
+        let (allow, allowed) = mpsc::channel();
         let (taken, lines) = mpsc::channel();
-        let writer =
-            LossyWriter::start(Reader { let_take, taken }, |lost| format!("{lost} lost\n"));
-        (writer.unwrap(), let_go, lines)
+        let writer = LossyWriter::start(Reader { allowed, taken }, |lost| format!("{lost} lost\n"));
+        (writer.unwrap(), allow, lines)
     }
 
     #[test]
     fn writers_do_not_wait_for_a_reader_and_lost_lines_are_counted() {
-        let (mut writer, let_go, lines) = writer();
+        let (mut writer, allow, lines) = writer();
         let sent = 2 * LINES_MAX as u64;
         for line in 0..sent {
             // It would block here.
@@ -253,7 +252,7 @@ mod tests {
         writer.flush_within(Duration::from_millis(20));
         assert!(begun.elapsed() < LIMIT);
         for _ in 0..sent {
-            let_go.send(()).unwrap();
+            allow.send(()).unwrap();
         }
         writer.flush_within(LIMIT);
         write_line(&mut writer, "again");
@@ -274,17 +273,17 @@ mod tests {
 
     #[test]
     fn with_a_reader_who_is_too_slow_each_line_is_written_or_counted() {
-        let (mut writer, let_go, lines) = writer();
+        let (mut writer, allow, lines) = writer();
         let sent = 20_000;
         for line in 0..sent {
             write_line(&mut writer, "a line");
             // One in ten is read.
             if line % 10 == 0 {
-                let_go.send(()).unwrap();
+                allow.send(()).unwrap();
             }
         }
         for _ in 0..sent {
-            let_go.send(()).unwrap();
+            allow.send(()).unwrap();
         }
         writer.flush_within(LIMIT);
         let (mut written, mut lost, mut notices) = (0, 0, 0);
@@ -303,11 +302,11 @@ mod tests {
 
     #[test]
     fn the_end_waits_for_the_last_lines_of_a_full_queue() {
-        let (mut writer, let_go, lines) = writer();
+        let (mut writer, allow, lines) = writer();
         for line in 0..LINES_MAX {
             write_line(&mut writer, &line.to_string());
         }
-        let reads = thread::spawn(move || (0..LINES_MAX).for_each(|_| let_go.send(()).unwrap()));
+        let reads = thread::spawn(move || (0..LINES_MAX).for_each(|_| allow.send(()).unwrap()));
         writer.flush_within(LIMIT);
         assert_eq!(lines.try_iter().count(), LINES_MAX);
         reads.join().unwrap();
@@ -315,13 +314,13 @@ mod tests {
 
     #[test]
     fn the_reason_of_an_exit_is_written_after_the_loss() {
-        let (mut writer, let_go, lines) = writer();
+        let (mut writer, allow, lines) = writer();
         for _ in 0..2 * LINES_MAX {
             write_line(&mut writer, "a line");
         }
         writer.write_reason("why\n");
         for _ in 0..2 * LINES_MAX {
-            let_go.send(()).unwrap();
+            allow.send(()).unwrap();
         }
         writer.flush_within(LIMIT);
         let lines: Vec<String> = lines.try_iter().collect();

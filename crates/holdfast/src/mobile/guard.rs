@@ -264,7 +264,7 @@ impl Keeper {
         let held = or_logged(self.maps.unsaid_flows(), "the withheld segments");
         for flow in held.into_iter().flatten() {
             // Sent all the same: the flow's next segment acknowledges no less.
-            if let Err(error) = self.maps.let_go(&flow.flow.key, flow.flow.rcv_nxt) {
+            if let Err(error) = self.maps.release(&flow.flow.key, flow.flow.rcv_nxt) {
                 tracing::warn!(%error, "what leaves is not changed");
             }
             self.send(&flow, 1);

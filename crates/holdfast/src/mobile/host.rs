@@ -82,9 +82,9 @@ struct Attached {
     decompression: Option<Decompression>,
     /// Of `wake`: which flows pause.
     pauses: Option<Pauses>,
-    /// Of `wake` without them: when it is looked which flows pause, and what was let go of them.
+    /// Of `wake` without them: when the daemon looks which flows pause, and what it has released of them.
     look_at: Option<Instant>,
-    let_go: BTreeMap<FlowKey, SeqNum>,
+    released: BTreeMap<FlowKey, SeqNum>,
 }
 
 impl Host {
@@ -147,7 +147,7 @@ impl Host {
             guard,
             decompression,
             look_at: looks.then(now),
-            let_go: BTreeMap::new(),
+            released: BTreeMap::new(),
             pauses,
         });
         Ok(())
@@ -460,7 +460,7 @@ impl Host {
         let sent = match action {
             HostAction::Send { ack, copies, .. } => {
                 if ack == MadeAck::Last && self.scheme == MobileScheme::Wake {
-                    attached.let_go(&noted);
+                    attached.release(&noted);
                 }
                 attached.sender.send(&noted, ack, copies)
             }

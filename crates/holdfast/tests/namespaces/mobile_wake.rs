@@ -81,8 +81,8 @@ fn through_an_outage(scheme: Option<&str>) -> (u64, u64) {
     let received = flow.finish().unwrap();
     let took_ns = received.arrivals.last().unwrap().at_ns - start_ns;
     if let Some(mobile) = mobile {
-        assert!(mobile.counter("path.held_back") > 100);
-        assert_eq!(mobile.counter("path.held_not"), 0);
+        assert!(mobile.counter("path.withheld") > 100);
+        assert_eq!(mobile.counter("path.not_withheld"), 0);
         assert!(mobile.counter("host.acks-made") > 0);
     }
     (received.stall_ms(start_ns + 8 * SECOND_NS), took_ns)
@@ -114,8 +114,8 @@ fn several_outages_and_an_upload_in_the_same_flow_harm_no_byte() {
     start_link(&mut harness);
     uplink.finish().unwrap();
     downlink.finish().unwrap();
-    assert!(mobile.counter("path.held_back") > 100);
-    assert_eq!(mobile.counter("path.held_not"), 0);
+    assert!(mobile.counter("path.withheld") > 100);
+    assert_eq!(mobile.counter("path.not_withheld"), 0);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn in_a_pause_all_bytes_are_acknowledged_and_the_fh_sends_no_probe() {
     await_that("all bytes are acknowledged", || {
         unacknowledged(&harness) == 0
     });
-    assert!(mobile.counter("path.held_back") > 100);
+    assert!(mobile.counter("path.withheld") > 100);
     // Losses in the queue may cause some; a probe in each pause would be nine.
     let probes = counted(&harness, "TCPLossProbes");
     assert!(probes <= 2, "{probes} probes");
@@ -148,7 +148,7 @@ fn after_a_down_without_an_up_pauses_cause_no_probe() {
     await_that("all bytes are acknowledged", || {
         unacknowledged(&harness) == 0
     });
-    let before = mobile.counter("path.held_back");
+    let before = mobile.counter("path.withheld");
     mobile.signal(&["down"]);
     for _ in 0..8 {
         read_burst(&at_fh, &at_mh, 2_500_000);
@@ -156,7 +156,7 @@ fn after_a_down_without_an_up_pauses_cause_no_probe() {
             unacknowledged(&harness) == 0
         });
     }
-    assert!(mobile.counter("path.held_back") > before);
+    assert!(mobile.counter("path.withheld") > before);
     // One or two pauses show that the link is up; a probe in each would be eight.
     let probes = counted(&harness, "TCPLossProbes");
     assert!(probes <= 4, "{probes} probes");
@@ -187,7 +187,7 @@ fn wake_delays_no_answer_after_a_long_download() {
             at_mh.shutdown(std::net::Shutdown::Write).unwrap();
         });
         times.sort_unstable();
-        let held = mobile.map_or(0, |mobile| mobile.counter("path.held_back"));
+        let held = mobile.map_or(0, |mobile| mobile.counter("path.withheld"));
         (
             times[20],
             times[38],
@@ -223,7 +223,7 @@ fn a_daemon_that_dies_or_hangs_leaves_no_ack_withheld() {
             let mut withheld = 0;
             let withheld_after = (1..parts).find(|_| {
                 read();
-                withheld = mobile.counter("path.held_back");
+                withheld = mobile.counter("path.withheld");
                 withheld > 100
             });
             let withheld_after = withheld_after.unwrap_or_else(|| panic!("{withheld} withheld"));

@@ -213,7 +213,7 @@ fn forwarded_and_masqueraded_flows_are_woken_by_the_router() {
     let flow = Flow::start(at_fh, at_mh, 32 * MB, 5);
     // In a loss recovery no ACK is withheld, and the silence is not noticed.
     await_that("ACKs are withheld", || {
-        mobile.counter("path.held_back") > 1_000
+        mobile.counter("path.withheld") > 1_000
     });
     let start_ns = monotonic_ns();
     let mut harness = harness;

@@ -99,7 +99,7 @@ pub fn comparison(
         if wants.probes {
             let probes = cells.iter().map(|cell| probes(cell).to_string());
             row.push(probes.collect::<Vec<_>>().join(", "));
-            let held = cells.iter().map(|cell| held_back(cell));
+            let held = cells.iter().map(|cell| withheld(cell));
             row.push(held.collect::<Vec<_>>().join(", "));
         }
         table.add_row(row);
@@ -324,9 +324,9 @@ fn probes(cell: &[&ResultLine]) -> u64 {
 }
 
 /// In how many ACKs of a run something was withheld, by the scheme `wake`: the median.
-fn held_back(cell: &[&ResultLine]) -> String {
+fn withheld(cell: &[&ResultLine]) -> String {
     let mobiles = cell.iter().filter_map(|line| line.mobile.as_ref());
-    let counts = mobiles.filter_map(|latency| latency.get("path.held_back"));
+    let counts = mobiles.filter_map(|latency| latency.get("path.withheld"));
     let counts: Vec<f64> = counts.map(|count| *count as f64).collect();
     median(counts).map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"))
 }

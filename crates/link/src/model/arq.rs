@@ -23,6 +23,8 @@ pub(super) struct Arq<P> {
     plan: ArqPlan,
     /// The number of the next new packet.
     next_new: u64,
+    /// Attempts that were lost.
+    lost: u64,
     /// What is retransmitted, and from when on; first due first.
     due: VecDeque<(Instant, Waiting<P>)>,
     /// The far end delivers this number next.
@@ -38,6 +40,7 @@ impl<P> Arq<P> {
         Self {
             plan,
             next_new: 0,
+            lost: 0,
             due: VecDeque::new(),
             next_in_order: 0,
             held: BTreeMap::new(),
@@ -68,6 +71,7 @@ impl<P> Arq<P> {
 
     /// An attempt that ended at `at` was lost. False: it was the last one.
     pub(super) fn retransmit(&mut self, mut waiting: Waiting<P>, at: Instant) -> bool {
+        self.lost += 1;
         if let Some(attempts) = &mut waiting.attempts {
             attempts.lost += 1;
             if self
@@ -195,6 +199,11 @@ impl<P> LinkModel<P> {
         if !again {
             self.counters.count_drop(reason, 1);
         }
+    }
+
+    /// Attempts that were lost so far and that the link knows of: 0 without ARQ.
+    pub fn attempts_lost(&self) -> u64 {
+        self.arq.as_ref().map_or(0, |arq| arq.lost)
     }
 
     /// Whether new packets wait for retransmissions.

@@ -39,7 +39,7 @@ pub struct NotedWithheldSegment {
     /// The number below which nothing leaves; none: nothing has left.
     pub floor: Option<SeqNum>,
     /// When a segment was last withheld, if one is.
-    pub held_at: Option<Instant>,
+    pub withheld_at: Option<Instant>,
     /// When the released segment was withheld last, if the MH has not acknowledged it since.
     pub unsaid_from: Option<Instant>,
     /// What decisions are made from.
@@ -49,7 +49,7 @@ pub struct NotedWithheldSegment {
 impl NotedWithheldSegment {
     /// A segment is withheld.
     pub const fn is_held(&self) -> bool {
-        self.held_at.is_some()
+        self.withheld_at.is_some()
     }
 }
 
@@ -67,13 +67,14 @@ pub(super) fn read(value: &[u8; VALUE_BYTES]) -> NotedWithheldSegment {
         newest: (u32_at(80), instant_at(64)),
     };
     let out = (u32_at(88) & OUT_SEEN != 0).then(|| SeqNum::new(u32_at(84)));
-    let let_go = (u32_at(116) != 0).then(|| SeqNum::new(u32_at(112)));
-    let floor = floor_of(out, let_go);
+    let released = (u32_at(116) != 0).then(|| SeqNum::new(u32_at(112)));
+    let floor = floor_of(out, released);
     NotedWithheldSegment {
         clock,
         floor,
         unsaid_from: (floor != out).then(|| instant_at(104)),
-        held_at: Some(instant_at(96)).filter(|at| *at != Instant::ZERO && *at != instant_at(104)),
+        withheld_at: Some(instant_at(96))
+            .filter(|at| *at != Instant::ZERO && *at != instant_at(104)),
         download: Download {
             segments: u32_at(160),
             upload_at: Some(instant_at(144)).filter(|at| *at != Instant::ZERO),
@@ -91,7 +92,7 @@ pub(super) fn read(value: &[u8; VALUE_BYTES]) -> NotedWithheldSegment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Woken {
     /// Nothing below leaves any more.
-    pub let_go: SeqNum,
+    pub released: SeqNum,
     /// Echoes up to this one are from before the outage, and are renewed; none: none is.
     pub stale: Option<u32>,
     /// An echo that fits at `at`, by [`boottime`]...
@@ -105,9 +106,9 @@ pub struct Woken {
 }
 
 impl Woken {
-    pub(super) const fn nothing_renewed(let_go: SeqNum, now: Instant) -> Self {
+    pub(super) const fn nothing_renewed(released: SeqNum, now: Instant) -> Self {
         Self {
-            let_go,
+            released,
             stale: None,
             echo: 0,
             at: now,
@@ -120,7 +121,7 @@ impl Woken {
         let word = |at: usize| u32::from_ne_bytes(*octets[at..].first_chunk().unwrap_or(&[0; 4]));
         let long = |at: usize| u64::from_ne_bytes(*octets[at..].first_chunk().unwrap_or(&[0; 8]));
         Self {
-            let_go: SeqNum::new(word(0)),
+            released: SeqNum::new(word(0)),
             stale: (word(12) != 0).then(|| word(4)),
             echo: word(8),
             at: Instant::from_nanos(long(16)),
@@ -133,7 +134,7 @@ impl Woken {
         let mut octets = [0; WOKEN_BYTES];
         let stale = self.stale.unwrap_or(0);
         let renews = u32::from(self.stale.is_some());
-        let numbers = [self.let_go.get(), stale, self.echo, renews];
+        let numbers = [self.released.get(), stale, self.echo, renews];
         for (to, word) in octets.chunks_exact_mut(4).zip(numbers) {
             to.copy_from_slice(&word.to_ne_bytes());
         }
@@ -145,7 +146,7 @@ impl Woken {
     }
 }
 
-/// A flow whose FH pauses, and the number that was let go.
+/// A flow whose FH pauses, and the number that was released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
     pub(super) key: [u8; KEY_BYTES],

@@ -3,8 +3,8 @@
 //! Krishna, Vaidya and Pradhan, 1997).
 //!
 //! The paper's base station sends a message to a packet's source for each attempt over the link
-//! that fails. Here the link is bad in its outages: the message goes to each FH with
-//! unacknowledged data at the outage's begin and then in equal intervals.
+//! that fails. Here a message goes to each FH with unacknowledged data: for each attempt that fails
+//! on a link that retransmits, and at an outage's begin and then in equal intervals.
 
 use std::collections::BTreeMap;
 
@@ -46,8 +46,10 @@ pub(super) struct BadLinkNode {
     node: NodeId,
     /// By the FH's and the MH's endpoints: those whose FH may still wait for an ACK.
     connections: BTreeMap<[Endpoint; 2], Passed>,
-    /// When the next messages go.
+    /// When the next messages of an outage go.
     next_at: Option<Instant>,
+    /// Attempts of the link that it has reported.
+    attempts_lost: u64,
 }
 
 impl BadLinkNode {
@@ -71,7 +73,9 @@ impl BadLinkNode {
             return;
         }
         if from_mh {
-            if let Some(passed) = self.connections.get_mut(&ends)
+            // A SYN that the MH retransmits has no ACK.
+            if segment.flags.has(Flags::ACK)
+                && let Some(passed) = self.connections.get_mut(&ends)
                 && segment.ack.after(passed.acknowledged)
             {
                 passed.acknowledged = segment.ack;
@@ -108,6 +112,7 @@ impl Network {
             node,
             connections: BTreeMap::new(),
             next_at: None,
+            attempts_lost: 0,
         });
     }
 
@@ -144,13 +149,36 @@ impl Network {
             return;
         }
         reporter.next_at = None;
-        let (node, role) = (reporter.node, reporter.role);
+        let role = reporter.role;
         let medium = self.links[role.wireless.0 as usize].medium;
         let medium = &mut self.media[medium as usize];
         if medium.schedule.state_at(self.now) == MediumState::Up {
             return;
         }
-        let waiting = self.bad_links[id as usize].connections.iter();
+        self.send_bad_link_messages(id, observer);
+        let next = self.now + role.every.max(INTERVAL_MIN);
+        self.bad_links[id as usize].next_at = Some(next);
+        self.queue.push(next, Event::BadLink(id));
+    }
+
+    /// Messages if attempts over this medium have failed since the last time.
+    pub(super) fn report_lost_attempts(&mut self, medium: u32, observer: &mut dyn Observer) {
+        let lost = self.media[medium as usize].model.attempts_lost();
+        for id in 0..self.bad_links.len() {
+            let reporter = &mut self.bad_links[id];
+            let own = self.links[reporter.role.wireless.0 as usize].medium;
+            if own == medium && lost > reporter.attempts_lost {
+                reporter.attempts_lost = lost;
+                self.send_bad_link_messages(id as u32, observer);
+            }
+        }
+    }
+
+    /// A message to each sender that waits for an ACK.
+    fn send_bad_link_messages(&mut self, id: u32, observer: &mut dyn Observer) {
+        let reporter = &self.bad_links[id as usize];
+        let node = reporter.node;
+        let waiting = reporter.connections.iter();
         let waiting = waiting.filter(|(_, passed)| passed.end.after(passed.acknowledged));
         let messages: Vec<Packet> = waiting
             .map(|([fh, mh], passed)| Packet {
@@ -163,8 +191,5 @@ impl Network {
         for message in &messages {
             self.forward(node, message, DSCP_DEFAULT, observer);
         }
-        let next = self.now + role.every.max(INTERVAL_MIN);
-        self.bad_links[id as usize].next_at = Some(next);
-        self.queue.push(next, Event::BadLink(id));
     }
 }

@@ -252,7 +252,7 @@ impl Network {
         self.perform(id, actions, observer);
     }
 
-    /// The engine lets go of these addresses' flows; what it had cached.
+    /// The engine forgets these addresses' flows. Returns what it had cached.
     pub(super) fn release(
         &mut self,
         id: u32,

@@ -404,7 +404,7 @@ impl MobileNode {
                 if let (Some(withheld), Some(flow)) = (withheld, noted.flow())
                     && ack == MadeAck::Last
                 {
-                    withheld.let_go(&flow, now);
+                    withheld.release(&flow, now);
                 }
                 return (noted.made(ack), copies);
             }

@@ -139,7 +139,7 @@ impl Connection {
         }
     }
 
-    /// A timeout ends a fast recovery: what it has inflated is let go.
+    /// A timeout ends a fast recovery: what it has inflated is dropped.
     pub(super) fn forget_kept_windows(&mut self) -> Option<(u64, u64)> {
         self.handoffs.kept.take()
     }

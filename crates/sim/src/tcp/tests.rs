@@ -182,7 +182,7 @@ impl Script {
         self.out.remove(0);
     }
 
-    /// An ACK for the bytes up to `bytes`; gives what it lets go.
+    /// An ACK for the bytes up to `bytes`. Returns what the sender sends then.
     fn ack(&mut self, bytes: u64) -> String {
         self.sack(bytes, &[])
     }
@@ -231,7 +231,7 @@ impl Script {
         self.sent()
     }
 
-    /// Time passes; gives what timers let go, with the milliseconds since now.
+    /// Time passes; gives what timers send, with the milliseconds since now.
     fn wait(&mut self, length: Duration) -> String {
         let (start, until) = (self.now, self.now + length);
         let mut lines = Vec::new();

@@ -187,7 +187,7 @@ fn delayed_acks_at_the_mh_make_no_difference() {
 }
 
 #[test]
-fn a_lost_piece_is_sent_again_by_the_gateway_for_the_fh_has_let_go_of_it() {
+fn a_lost_piece_is_retransmitted_by_the_gateway_because_the_fh_has_forgotten_it() {
     let mut bench = frozen();
     bench.link_up();
     let lines = bench.wait(5000);

@@ -97,9 +97,9 @@ impl Host {
                 return;
             }
         };
-        let known = core::mem::take(&mut attached.let_go);
+        let known = core::mem::take(&mut attached.released);
         let number = |noted: &NotedFlow| (noted.flow.key, noted.flow.rcv_nxt);
-        attached.let_go = pausing.iter().map(number).collect();
+        attached.released = pausing.iter().map(number).collect();
         pausing.retain(|noted| known.get(&noted.flow.key) != Some(&noted.flow.rcv_nxt));
         self.acknowledge(&pausing);
     }
@@ -128,9 +128,9 @@ impl Attached {
     }
 
     /// A made ACK has the MH's own number: nothing below leaves any more.
-    pub(super) fn let_go(&self, noted: &NotedFlow) {
+    pub(super) fn release(&self, noted: &NotedFlow) {
         let (key, ack) = (&noted.flow.key, noted.flow.rcv_nxt);
-        if let Err(error) = self.path.maps().let_go(key, ack) {
+        if let Err(error) = self.path.maps().release(key, ack) {
             tracing::debug!(%error, "what leaves is not changed");
         }
     }
@@ -182,7 +182,7 @@ impl Attached {
         noted.flow.sack = SackBlocks::default();
         let at = boottime();
         let mut woken = Woken {
-            let_go: noted.flow.rcv_nxt,
+            released: noted.flow.rcv_nxt,
             stale: None,
             echo: 0,
             at,

@@ -104,13 +104,13 @@ fn runs_of_a_pooled_parameter_are_repetitions_and_pairs_are_of_one_value() {
 }
 
 #[test]
-fn what_was_held_back_is_counted_for_each_column() {
+fn what_was_withheld_is_counted_for_each_column() {
     let all = lines("repetitions = 3\n", |number, line| {
         line.sender_timers = Some(holdfast_testbed::counters::TimerCounts {
             loss_probes: 1,
             ..Default::default()
         });
-        let held = [("path.held_back".to_owned(), 100 * number as u64)];
+        let held = [("path.withheld".to_owned(), 100 * number as u64)];
         line.mobile = (number % 2 == 1).then(|| held.into());
     });
     let (table, _) = comparison(&all, None, &[]).unwrap();

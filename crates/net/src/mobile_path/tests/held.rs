@@ -357,7 +357,7 @@ fn a_woken_flow_withholds_nothing_and_its_old_echoes_are_renewed_at_any_offset()
         bulk(&loaded, key);
         let now = Instant::from_nanos(monotonic_ns());
         let woken = Woken {
-            let_go: SeqNum::new(own.ack),
+            released: SeqNum::new(own.ack),
             stale: Some(50),
             echo: 7_050,
             at: boottime(),

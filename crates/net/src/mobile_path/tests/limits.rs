@@ -161,9 +161,9 @@ fn a_full_ring_loses_reports_of_pauses_but_every_segment_is_released() {
     };
     let pauses = Pauses::open(&loaded.programs.map("pauses").unwrap()).unwrap();
     let counters = Counters::of(&loaded.programs, MOBILE_PATH).unwrap();
-    let let_go = || {
+    let released = || {
         let all = counters.read().unwrap();
-        all.iter().find(|(name, _)| *name == "let_go").unwrap().1
+        all.iter().find(|(name, _)| *name == "released").unwrap().1
     };
     let began = monotonic_ns();
     let mut held = 0;
@@ -177,8 +177,8 @@ fn a_full_ring_loses_reports_of_pauses_but_every_segment_is_released() {
             let frame = held::last(key).frame();
             held += u64::from(loaded.egress(&frame) != frame);
         }
-        while let_go() < held {
-            assert!(!is_late(), "{} of {held}", let_go());
+        while released() < held {
+            assert!(!is_late(), "{} of {held}", released());
             std::thread::yield_now();
         }
     }

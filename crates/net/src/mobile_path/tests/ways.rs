@@ -189,8 +189,8 @@ fn by_both_ways_hostile_packets_leave_the_same_notes() {
 }
 
 #[test]
-fn by_both_ways_what_is_held_back_and_renewed_leaves_the_same() {
-    let test = "by_both_ways_what_is_held_back_and_renewed_leaves_the_same";
+fn by_both_ways_what_is_withheld_and_renewed_leaves_the_same() {
+    let test = "by_both_ways_what_is_withheld_and_renewed_leaves_the_same";
     let settings = ProgramSettings {
         withholds: true,
         // One for which the kernel has no room would make a difference.
@@ -203,7 +203,7 @@ fn by_both_ways_what_is_held_back_and_renewed_leaves_the_same() {
     let flows = flows();
     let now = Instant::from_nanos(monotonic_ns());
     let woken = Woken {
-        let_go: SeqNum::new(10),
+        released: SeqNum::new(10),
         stale: Some(35),
         // It stands still: the two readers run one after the other.
         ticks_per_s: 0,

@@ -2,6 +2,7 @@
 //! Base stations of other authors: a split connection, messages of a bad link.
 
 use holdfast_core::LinkSource;
+use holdfast_link::ArqSettings;
 
 use super::*;
 use crate::network::LinkSignal;
@@ -156,6 +157,37 @@ fn messages_of_two_outages_in_a_row_keep_their_interval() {
         let interval = pair[1].saturating_since(pair[0]);
         assert!(interval >= Duration::from_millis(100), "{second:?}");
     }
+}
+
+/// A link on which one attempt of three fails: each failure makes a message, so the sender waits.
+#[test]
+fn each_attempt_that_fails_is_reported_and_spares_timeouts() {
+    let mut radio = radio();
+    radio.loss = 0.33;
+    radio.arq = Some(ArqSettings {
+        retransmit_after_ms: 600.0,
+        attempts_max: None,
+        reassembly_ms: None,
+        in_order: true,
+    });
+    let run = |heeds: bool| {
+        let mut experiment = download(300_000, Preset::NewReno, &radio);
+        experiment.transfers[0].fh.heeds_bad_link = heeds;
+        experiment.base_station = Some(BaseStation::ReportsBadLink {
+            every: Duration::from_millis(100),
+        });
+        let mut messages = Messages::default();
+        let outcome = experiment.run_observed(&mut messages);
+        let transfer = &outcome.transfers[0];
+        assert!(transfer.finished && transfer.intact);
+        (transfer.sender.timeouts, messages.0.len())
+    };
+    let (plain, messages) = run(false);
+    assert!(plain > 0 && messages > 0, "{plain} {messages}");
+    let (with_messages, messages) = run(true);
+    assert!(with_messages < plain, "{with_messages} of {plain}");
+    // 206 segments take about 100 attempts more.
+    assert!((50..=200).contains(&messages), "{messages}");
 }
 
 /// Bit errors and an outage: each remedy has something to do.

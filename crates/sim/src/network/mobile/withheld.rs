@@ -117,7 +117,7 @@ impl Withheld {
     }
 
     /// A made ACK has the MH's own number: nothing below leaves any more.
-    pub(super) fn let_go(&mut self, flow: &HostFlow, now: Instant) {
+    pub(super) fn release(&mut self, flow: &HostFlow, now: Instant) {
         self.rule.release(flow.rcv_nxt, now);
     }
 
@@ -129,7 +129,7 @@ impl Withheld {
         lasts: Duration,
         now: Instant,
     ) -> Option<Timestamps> {
-        self.let_go(flow, now);
+        self.release(flow, now);
         let own = flow.timestamps?;
         let newest = self.fh_tsval?;
         // What came last may not have been echoed yet.

@@ -44,7 +44,7 @@ fn a_withheld_ack_is_sent_after_a_while() {
 }
 
 #[test]
-fn an_ack_with_data_or_an_echo_of_congestion_is_never_held_back() {
+fn an_ack_with_data_or_an_echo_of_congestion_is_never_withheld() {
     let mut bench = named_up_to_six();
     let mut ack = bench.fh_segment(1, 0);
     (ack.ack, ack.flags) = (SeqNum::new(nth(1)), Flags::ACK.with(Flags::ECE));

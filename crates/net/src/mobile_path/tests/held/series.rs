@@ -22,7 +22,7 @@ const RTT: usize = 128;
 const SRTT: usize = 136;
 const EPOCH_AT: usize = 32;
 const DONE_AT: usize = 104;
-const LET_GO: usize = 112;
+const RELEASED: usize = 112;
 const SCALE: u8 = 7;
 /// Series with the timer at most. Forty are usually enough.
 const SERIES_MAX: u64 = 2_000;
@@ -50,7 +50,7 @@ struct Series<'a> {
     window: u16,
     ordered: bool,
     /// What the daemon has released since the MH's last segment.
-    let_go: Option<SeqNum>,
+    released: Option<SeqNum>,
     /// The program's own timer releases too; when the rule last followed it.
     has_timer: bool,
     done_at: u64,
@@ -83,7 +83,7 @@ impl<'a> Series<'a> {
             round_trip_ms: 40,
             window: 501,
             ordered: true,
-            let_go: None,
+            released: None,
             has_timer: false,
             done_at: 0,
             requests: false,
@@ -289,8 +289,8 @@ impl<'a> Series<'a> {
             return;
         }
         // The program releases with the MH's next segment, too.
-        if let Some(let_go) = self.let_go.take() {
-            self.rule.release(let_go, now);
+        if let Some(released) = self.released.take() {
+            self.rule.release(released, now);
         }
         let segment = FromMh {
             own,
@@ -349,10 +349,10 @@ impl<'a> Series<'a> {
             .poll_timeout(srtt)
             .is_some_and(|at| at <= self.at(now));
         assert_eq!(pauses, due, "{}", self.context());
-        if pauses && self.let_go.is_none() {
+        if pauses && self.released.is_none() {
             let own = maps.flow(&self.key).unwrap().unwrap().flow.rcv_nxt;
-            maps.let_go(&self.key, own).unwrap();
-            self.let_go = Some(own);
+            maps.release(&self.key, own).unwrap();
+            self.released = Some(own);
             self.checked[3] += 1;
         }
     }
@@ -374,9 +374,11 @@ impl<'a> Series<'a> {
         }
         self.done_at = done_at;
         let now = self.at(u64_at(&value, EPOCH_AT));
-        let let_go = SeqNum::new(u32::from_ne_bytes(*value[LET_GO..].first_chunk().unwrap()));
+        let released = SeqNum::new(u32::from_ne_bytes(
+            *value[RELEASED..].first_chunk().unwrap(),
+        ));
         let expected = self.rule.handle_timeout(self.srtt(), now);
-        assert_eq!(expected, Some(let_go), "{}", self.context());
+        assert_eq!(expected, Some(released), "{}", self.context());
         self.checked[3] += 1;
         true
     }
@@ -448,9 +450,9 @@ fn program_and_rule_withhold_the_same_in_a_series_of_events() {
     }
     println!("data, withheld, in bulk, released, times that could not pass, answers: {checked:?}");
     if std::env::var_os("HOLDFAST_SEED").is_none() {
-        let [data, held, bulk, let_go, _, answers] = checked;
+        let [data, held, bulk, released, _, answers] = checked;
         assert!(
-            data > 10_000 && held > 400 && bulk > 3_000 && let_go > 8 && answers > 150,
+            data > 10_000 && held > 400 && bulk > 3_000 && released > 8 && answers > 150,
             "{checked:?}"
         );
     }
