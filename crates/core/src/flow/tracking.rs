@@ -54,6 +54,8 @@ pub(crate) struct AckOutcome {
     /// What newly arrived, by when it was sent, and bytes of it.
     pub arrivals: Arrivals,
     pub arrived_bytes: u32,
+    /// Those of them that were sent since link up.
+    pub arrived_since_up: u32,
     /// What was known of the flow was wrong; it was opened anew.
     pub is_opened_anew: bool,
 }
@@ -206,7 +208,7 @@ impl<P: Payload> Flow<P> {
         self.note_mh(segment, payload, clock_fits);
         if !self.transmissions.is_empty() {
             let least_rtt = least_rtt.unwrap_or_default();
-            (outcome.arrivals, outcome.arrived_bytes) = self.arrivals(segment, least_rtt, now);
+            self.note_arrivals(segment, least_rtt, now, &mut outcome);
         }
         self.note_sack(segment);
         if segment.ack.after(self.fh.una) {
@@ -350,17 +352,24 @@ impl<P: Payload> Flow<P> {
     }
 
     /// What the ACK and its SACK blocks newly show to have arrived.
-    fn arrivals(&self, segment: &Segment, least_rtt: Duration, now: Instant) -> (Arrivals, u32) {
-        let (mut arrivals, mut bytes) = (Arrivals::default(), 0_u32);
+    fn note_arrivals(
+        &self,
+        segment: &Segment,
+        least_rtt: Duration,
+        now: Instant,
+        outcome: &mut AckOutcome,
+    ) {
         let mut note = |left: SeqNum, right: SeqNum| {
             let mut at = left;
             while at.before(right) {
                 let (from, reported) = self.sacked.next_missing(at);
                 let to = reported.map_or(right, |reported| reported.min(right));
                 if from.before(to) {
-                    self.transmissions
-                        .arrived(from, to, least_rtt, now, &mut arrivals);
-                    bytes = bytes.saturating_add(to.distance_from(from));
+                    let (bytes, arrivals) = (to.distance_from(from), &mut outcome.arrivals);
+                    let sent = &self.transmissions;
+                    let since_up = sent.arrived(from, to, least_rtt, now, arrivals);
+                    outcome.arrived_bytes = outcome.arrived_bytes.saturating_add(bytes);
+                    outcome.arrived_since_up = outcome.arrived_since_up.saturating_add(since_up);
                 }
                 at = to.max(from);
             }
@@ -369,7 +378,6 @@ impl<P: Payload> Flow<P> {
         for (left, right) in self.reports_in(segment) {
             note(left, right);
         }
-        (arrivals, bytes)
     }
 
     fn advance(

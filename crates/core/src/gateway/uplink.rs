@@ -115,7 +115,7 @@ impl<P: Payload> Turn<'_, P> {
             mobile.delivered_bytes += u64::from(outcome.delivered);
             mobile.on_delivered(outcome.delivered, self.now);
             if mobile.link == Link::Recovering {
-                mobile.grow_window(outcome.delivered, self.now);
+                mobile.grow_window(outcome.delivered, outcome.arrived_since_up, self.now);
             }
             self.flow.retransmit_at = None;
         } else if outcome.is_bare_duplicate {

@@ -35,17 +35,19 @@ impl Mobile {
         self.window = held.max(WINDOW_INITIAL);
     }
 
-    /// Bytes were acknowledged during recovery: as in slow start, the window grows.
-    pub(crate) fn grow_window(&mut self, acked: u32, now: Instant) {
-        let grown = self.window.saturating_add(u64::from(acked));
+    /// Bytes were acknowledged during recovery: as in slow start, the window grows. On a changing link it
+    /// grows by `arrived`, those that were sent since link up: the first ACK also acknowledges what has
+    /// arrived before the outage.
+    pub(crate) fn grow_window(&mut self, acked: u32, arrived: u32, now: Instant) {
         let least = self.rtt.least().unwrap_or(SRTT_INITIAL);
         self.window = match &mut self.changing {
             Some(link) => {
+                let grown = self.window.saturating_add(u64::from(arrived.min(acked)));
                 let fits = link.on_acked(acked, least, now);
                 let fits = fits.map(|fits| fits.max(self.window));
                 fits.map_or(grown, |fits| grown.min(fits))
             }
-            None => grown,
+            None => self.window.saturating_add(u64::from(acked)),
         };
     }
 

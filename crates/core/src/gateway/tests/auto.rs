@@ -3,7 +3,7 @@
 
 use holdfast_wire::SeqNum;
 
-use super::bench::{Bench, LEN, bench, bench_with, settings};
+use super::bench::{Bench, LEN, bench, bench_with, not_adopted, settings};
 use crate::Scheme;
 use crate::link_state::LinkState;
 use crate::settings::Settings;
@@ -378,4 +378,36 @@ fn while_a_slow_link_delivers_copies_recovery_waits_for_its_answer() {
     // The third duplicate ACK may show a loss.
     assert!(retransmitted.len() <= 1, "{retransmitted:?}");
     assert!(!bench.wait(2_000).is_empty());
+}
+
+/// The first ACK after an outage acknowledges 60 segments that the MH had before. Only what has arrived
+/// since link up widens the window.
+#[test]
+fn what_had_arrived_before_the_outage_does_not_widen_the_window_after_it() {
+    let sent_in_a_round_trip = |had_arrived: u32| {
+        let mut bench = not_adopted(settings(Scheme::Auto));
+        bench.sack_permitted = true;
+        bench.shake_hands(0, 5000);
+        bench.up(1);
+        let Busy { next, .. } = busy(&mut bench);
+        bench.up(next);
+        // The first one is lost.
+        let end = next + (1 + had_arrived) * LEN;
+        bench.forward(next, 1 + had_arrived);
+        bench.wait(20);
+        bench.up_with_sack(next, next + LEN, end);
+        bench.link_down();
+        for segment in 0..60 {
+            bench.down(end + segment * LEN, LEN);
+        }
+        bench.wait(1_000);
+        bench.link_up();
+        bench.wait(20);
+        let mut lines = bench.up(end).lines;
+        lines.extend(bench.wait(20));
+        lines.len()
+    };
+    let [few, many] = [4, 60].map(sent_in_a_round_trip);
+    assert!(few > 0);
+    assert_eq!(many, few);
 }
