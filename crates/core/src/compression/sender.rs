@@ -324,3 +324,30 @@ impl SentCompression {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seq: u32) -> SeqNum {
+        SeqNum::new(seq)
+    }
+
+    /// A megabyte that arrives is worth more than the failures before it.
+    #[test]
+    fn failures_are_forgotten_after_more_than_the_trusted_bytes() {
+        let failures_after = |acked: u32| {
+            let mut flow = Compressor::begin(at(1), 7, Instant::ZERO);
+            (flow.failures, flow.trust) = (3, Trust::Proven);
+            let mut una = 1;
+            while una < 1 + acked {
+                let next = (una + 100_000).min(1 + acked);
+                assert!(!flow.on_acked(at(una), at(next)));
+                una = next;
+            }
+            flow.failures
+        };
+        assert_eq!(failures_after(TRUSTED_BYTES), 3);
+        assert_eq!(failures_after(TRUSTED_BYTES + 1000), 0);
+    }
+}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keeping, noticing, sending on: what all schemes share and `hold` is.
 
+use holdfast_wire::SeqNum;
+
 use super::bench::{Bench, LEN, bench, bench_with, passed, settings, suppressed};
 use crate::{LinkEvent, Scheme};
 
@@ -26,6 +28,20 @@ fn connected_everything_passes_and_is_forgotten_when_acknowledged() {
     assert_eq!(bench.cached(), 2000);
     assert_eq!(bench.up(3001), passed());
     assert_eq!(bench.cached(), 0);
+}
+
+#[test]
+fn payload_of_an_mh_is_counted_in_both_directions() {
+    let mut bench = hold();
+    bench.forward(1, 2);
+    bench.up(2001);
+    for seq in [5001, 5101] {
+        let mut segment = bench.mh_segment(2001);
+        (segment.seq, segment.payload_len) = (SeqNum::new(seq), 100);
+        assert_eq!(bench.put(segment), passed());
+    }
+    let mobile = bench.gateway.mobiles().next().expect("a mobile");
+    assert_eq!((mobile.delivered_bytes, mobile.received_bytes), (2000, 200));
 }
 
 #[test]

@@ -74,3 +74,26 @@ pub(super) fn follow_loss<P: Payload>(
         mtcp.resend(flow, piece, cx.actions);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdfast_wire::SackBlocks;
+
+    use super::*;
+    use crate::testing::data;
+
+    #[test]
+    fn only_a_report_that_has_the_end_in_it_answers_a_copy() {
+        let answers = |left: u32, right: u32| {
+            let (mut segment, _) = data(1, b"");
+            let mut sack = SackBlocks::default();
+            sack.push(SeqNum::new(left), SeqNum::new(right));
+            (segment.ack, segment.options.sack) = (SeqNum::new(3000), sack);
+            was_received_twice(&segment, SeqNum::new(2000))
+        };
+        assert!(answers(1000, 2000) && answers(1000, 3000));
+        assert!(!answers(1000, 1999), "it ends before");
+        assert!(!answers(2000, 3000), "it begins behind");
+        assert!(!answers(1000, 3001), "it is no D-SACK");
+    }
+}
