@@ -3,7 +3,7 @@
 
 use holdfast_wire::SeqNum;
 
-use super::bench::{Bench, LEN, bench, bench_with, not_adopted, settings};
+use super::bench::{Bench, LEN, bench, bench_with, not_adopted, passed, settings};
 use crate::Scheme;
 use crate::link_state::LinkState;
 use crate::settings::Settings;
@@ -410,4 +410,27 @@ fn what_had_arrived_before_the_outage_does_not_widen_the_window_after_it() {
     let [few, many] = [4, 60].map(sent_in_a_round_trip);
     assert!(few > 0);
     assert_eq!(many, few);
+}
+
+/// A queue has overflowed. The ACK of a probe would restart the FH's timer: with one probe in a round trip
+/// the FH waited for half a minute.
+#[test]
+fn losses_that_are_left_to_the_fh_are_not_probed() {
+    let mut bench = not_adopted(settings(Scheme::Auto));
+    bench.sack_permitted = true;
+    bench.shake_hands(0, 5000);
+    bench.up(1);
+    let Busy { next, .. } = busy(&mut bench);
+    bench.up(next);
+    bench.forward(next, 40);
+    bench.wait(20);
+    let answer = bench.up_with_sack(next, next + 20 * LEN, next + 30 * LEN);
+    assert_eq!(answer, passed());
+    // Only the silence is probed, with a byte.
+    let byte = format!("DATA {next}..{} ", next + 1);
+    let lines = bench.wait(1_000);
+    assert!(
+        lines.iter().all(|line| line.starts_with(&byte)),
+        "{lines:?}"
+    );
 }

@@ -40,6 +40,13 @@ pub(super) struct OwnLosses {
     until: Option<SeqNum>,
 }
 
+impl OwnLosses {
+    /// The MH lacks what the FH has to retransmit.
+    pub(super) const fn is_known(&self) -> bool {
+        self.until.is_some()
+    }
+}
+
 /// Handles a segment of the MH, which goes on as it came.
 pub(super) fn on_mh_segment<P: Payload>(
     snoop: &mut Snoop<P>,
@@ -59,10 +66,10 @@ pub(super) fn on_mh_segment<P: Payload>(
         snoop.own_losses.until = snoop.own_losses.until.filter(|until| until.after(una));
         classify_new_holes(snoop, flow, cx);
         reports::merge_arrivals(snoop, outcome);
-        if snoop.own_losses.until.is_none() {
-            reports::repair(snoop, flow, outcome.arrived_bytes, cx);
-        } else {
+        if snoop.own_losses.is_known() {
             snoop.reports.wait_for_no_loss();
+        } else {
+            reports::repair(snoop, flow, outcome.arrived_bytes, cx);
         }
     }
     // Data of the MH without a new ACK shows nothing about the FH's data.

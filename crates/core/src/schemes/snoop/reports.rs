@@ -344,7 +344,9 @@ pub(super) fn await_answer<P: Payload>(
 /// Starts the probe's timer again: with data of the FH, and with each ACK of the MH.
 pub(super) fn arm_probe<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx: &Context<'_, P>) {
     let in_flight = flow.in_flight();
+    // An ACK of what the FH itself has to retransmit would restart the FH's timer.
     let runs = speaks_sack(snoop, flow)
+        && !snoop.own_losses.is_known()
         && in_flight > 0
         && snoop.reports.probes < PROBES_MAX
         && !flow.retransmits_itself();
