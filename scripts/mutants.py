@@ -5,13 +5,15 @@
     scripts/mutants.py [-n MUTANTS] [-s SEED]     460, seed 1 unless given
     scripts/mutants.py -r [...]                   only the figures of what was tried
 
-The mutants are a random sample of all that cargo-mutants finds in crates/core. One program has them all: a function
+The mutants are a random sample of all that cargo-mutants finds in crates/core. One program has most of them: a function
 that is changed has its body once as it is and once for each of its mutants. The variable MUTANT chooses. What cannot
-be built so (a constant function, one that returns `impl Trait`) is built by itself.
+be built so (a constant function, one that returns `impl Trait`, a constant) is built by itself. Lints are warnings
+there: an overflow that the compiler can see fails when it runs.
 
 The unit tests of the engine run first, then its slow tests, with a part of the cases of property tests. The first
 test that fails ends the run. When the whole sample was tried, what survived is tried again with all cases. A mutant
-that does not compile does not count: of 460 about 400 remain. Before each of these, the tests have to pass without a mutant.
+that does not compile does not count: of 460 of seed 1 about 400 compile. Before each of these, the tests have to pass
+without a mutant.
 
 A run may be stopped at any time: the next one goes on where it ended. target/mutants/*.tsv has the outcome of each
 mutant: the file's name is a hash of this file and of the crates that the tests are built from. Works on a copy of the
@@ -58,6 +60,7 @@ STAGES = {
 }
 FIRST = ["unit", "slow"]
 MEMORY_MAX = 8 << 30
+LIB = "crates/core/src/lib.rs"
 CHOOSE = """
 /// Which mutant runs. 0: none.
 pub(crate) fn mutant() -> u32 {
@@ -95,9 +98,6 @@ def copy(names):
     packed = subprocess.run(["tar", "--create", "--null", "--files-from=-"], check=True, stdout=subprocess.PIPE,
                             input="\0".join(names).encode())
     subprocess.run(["tar", "--extract", f"--directory={TREE}"], check=True, input=packed.stdout)
-    # The last build may have a mutant in it, and be newer than all these files.
-    with (TREE / "crates/core/src/lib.rs").open("a") as file:
-        file.write(CHOOSE)
 
 
 def cargo(*arguments):
@@ -161,6 +161,7 @@ class Program:
     def write(self):
         """Writes the files that have mutants. The lines of each mutant's body: (file, first, last, name)."""
         lines = []
+        shutil.copy(SOURCE / LIB, TREE / LIB)
         for file, by_place in self.bodies.items():
             text, parts, done = (SOURCE / file).read_text(), [], 0
             for (begin, end), names in sorted(by_place.items()):
@@ -176,6 +177,8 @@ class Program:
                 parts.append(f"\n_ => {text[begin:end]}\n}} }}")
                 done = end
             (TREE / file).write_text("".join(parts) + text[done:])
+        with (TREE / LIB).open("a") as file:
+            file.write(CHOOSE)
         return lines
 
     def leave_out_what_does_not_compile(self):

@@ -41,7 +41,7 @@ my @phrases = (
     [ '(?i:\bof (?:which|whom)\b)', 'a second sentence' ],
     [ '(?i:\b(?:sent|send|sends|sending) (?:again|once more)\b)', 'retransmit' ],
     [ '(?i:\b(?:held|hold|holds|holding|kept|keep|keeps) back\b)', 'withhold an ACK, queue a segment' ],
-    [ '(?i:\blets? go\b)|(?:held|hold|kept|keep)_back|let_go', 'release, queue, withhold' ],
+    [ '(?i:\blets? go\b|(?:held|hold|kept|keep)_back|let_go)', 'release, queue, withhold' ],
     [ '(?i:\b(?:link|radio|cell|interface|carrier) (?:still |no longer |again )?carries\b)|\bcarries (?:again|nothing)\b|\bCarries\b|\bcarries[:,)]|\.carries\b', 'the link is up' ],
     [ '(?i:\b(?:is|are|was|were|comes?|came) back\b)', 'the link is up again' ],
     [ '(?i:\b(?:has|have|had|is) gone\b)', 'the link is down' ],
@@ -51,7 +51,7 @@ $_->[0] = qr/$_->[0]/ for @phrases;
 
 # Most lines have none of these strings, and no further pattern is tried on them.
 my $suspicious = qr/told|tell|say|said|hear|met|meeting|greet|grid|sentinel|waking|nobody|somebody|whoever|word|ask
-    |reserve|place|so\ long|so\ many|of\ wh|again|once\ more|back|let|carr|gone|way/xi;
+    |reserve|place|so\ long|so\ many|of\ wh|again|once\ more|back|lets?[ _]go|carr|gone|way/xi;
 
 # Names of variables; searched in code without comments and strings.
 my @names = ( [ qr'(?:\blet (?:mut )?|\bfor |[|(,&*]\s*|\bmut )(?:of|its)\s*(?:[:=,|)]|in\b)|\b(?:of|its)\.[a-z]|^\s*(?:pub(?:\([a-z]+\))? )?(?:of|its)[:,]', 'a noun' ] );

@@ -147,10 +147,13 @@ impl ChangingLink {
         self.is_busy = false;
     }
 
-    /// Bytes were acknowledged after the outage; the window that fits the rate found so far, if
-    /// there is one.
-    pub(crate) fn on_acked(&mut self, bytes: u32, least: Duration, now: Instant) -> Option<u64> {
+    /// Bytes were acknowledged after the outage.
+    pub(crate) fn on_acked(&mut self, bytes: u32, least: Duration, now: Instant) {
         self.found.on_acked(bytes, Some(least), now);
+    }
+
+    /// The window that fits the rate found since the outage, if there is one.
+    pub(crate) fn window_max(&self, least: Duration) -> Option<u64> {
         let rate = self.found.bytes_per_s()?;
         Some(bytes_in(rate, least * 2 + QUEUE_TARGET))
     }
@@ -203,8 +206,12 @@ mod tests {
         let least = Duration::from_millis(50);
         let mut link = ChangingLink::default();
         link.begin_recovery();
-        assert_eq!(link.on_acked(1000, least, Instant::ZERO), None);
-        let fits = (1..400).map(|ms| link.on_acked(1000, least, Instant::from_millis(ms)));
+        link.on_acked(1000, least, Instant::ZERO);
+        assert_eq!(link.window_max(least), None);
+        let fits = (1..400).map(|ms| {
+            link.on_acked(1000, least, Instant::from_millis(ms));
+            link.window_max(least)
+        });
         let fits: Vec<u64> = fits.flatten().collect();
         let last = *fits.last().expect("a rate was found");
         assert!((145_000..=155_000).contains(&last), "{fits:?}");

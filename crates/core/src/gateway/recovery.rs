@@ -4,7 +4,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use holdfast_wire::Instant;
+use holdfast_wire::{Flags, Instant};
 
 use super::{Connection, Flows, Gateway};
 use crate::flow::{Flow, LinkUp, Mute, Sender, Stage};
@@ -230,9 +230,8 @@ impl<P: Payload> Gateway<P> {
             if let Some(piece) = piece {
                 mobile.charge(piece.len.max(1), now);
                 if schemes::notes_transmissions(&self.settings) {
-                    let from = piece.seq;
-                    flow.transmissions
-                        .note(from, flow.sent_nxt, Sender::Fh, now);
+                    let end = piece.seq + piece.len + u32::from(piece.flags.has(Flags::FIN));
+                    flow.transmissions.note(piece.seq, end, Sender::Fh, now);
                 }
                 self.counters.sent_on += 1;
                 actions.push(Action::Resend(piece));

@@ -114,9 +114,6 @@ impl<P: Payload> Turn<'_, P> {
             mobile.cell.acked_bytes += u64::from(outcome.delivered);
             mobile.delivered_bytes += u64::from(outcome.delivered);
             mobile.on_delivered(outcome.delivered, self.now);
-            if mobile.link == Link::Recovering {
-                mobile.grow_window(outcome.delivered, outcome.arrived_since_up, self.now);
-            }
             self.flow.retransmit_at = None;
         } else if outcome.is_bare_duplicate {
             // A copy has arrived. What the MH lacks may wait behind others in a slow link's queue.
@@ -124,11 +121,16 @@ impl<P: Payload> Turn<'_, P> {
             let at = &mut self.flow.retransmit_at;
             *at = at.map(|at| at.max(next));
         }
-        mobile.radio_lost_at = mobile.radio_lost_at.max(self.scheme.radio_lost_at());
-        if self.flow.finds_link_kept_all(segment) {
-            self.counters.links_that_kept += 1;
+        if mobile.link == Link::Recovering {
+            mobile.grow_window(outcome.delivered, outcome.arrived_since_up, self.now);
         }
+        mobile.radio_lost_at = mobile.radio_lost_at.max(self.scheme.radio_lost_at());
+        let kept_all = self.flow.finds_link_kept_all(segment);
         mobile.count(self.flow, self.budget);
+        if kept_all {
+            self.counters.links_that_kept += 1;
+            mobile.widen_window_to_flight();
+        }
         mobile.on_segment(self.now)
     }
 

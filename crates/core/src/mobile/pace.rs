@@ -35,20 +35,27 @@ impl Mobile {
         self.window = held.max(WINDOW_INITIAL);
     }
 
-    /// Bytes were acknowledged during recovery: as in slow start, the window grows. On a changing link it
-    /// grows by `arrived`, those that were sent since link up: the first ACK also acknowledges what has
-    /// arrived before the outage.
+    /// The MH has answered during recovery: as in slow start, the window grows by the bytes that are
+    /// acknowledged. On a changing link it grows by `arrived`, those that were sent since link up and are
+    /// acknowledged or reported: the first ACK also acknowledges what has arrived before the outage.
     pub(crate) fn grow_window(&mut self, acked: u32, arrived: u32, now: Instant) {
         let least = self.rtt.least().unwrap_or(SRTT_INITIAL);
         self.window = match &mut self.changing {
             Some(link) => {
-                let grown = self.window.saturating_add(u64::from(arrived.min(acked)));
-                let fits = link.on_acked(acked, least, now);
-                let fits = fits.map(|fits| fits.max(self.window));
+                let grown = self.window.saturating_add(u64::from(arrived));
+                if acked > 0 {
+                    link.on_acked(acked, least, now);
+                }
+                let fits = link.window_max(least).map(|fits| fits.max(self.window));
                 fits.map_or(grown, |fits| grown.min(fits))
             }
             None => self.window.saturating_add(u64::from(acked)),
         };
+    }
+
+    /// The link has kept all that was sent before the outage: it holds as much.
+    pub(crate) fn widen_window_to_flight(&mut self) {
+        self.window = self.window.max(self.in_flight.bytes);
     }
 
     /// How long a piece may be that is sent now; `None` if nothing may be.
