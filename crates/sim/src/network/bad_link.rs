@@ -161,7 +161,8 @@ impl Network {
         self.queue.push(next, Event::BadLink(id));
     }
 
-    /// Messages if attempts over this medium have failed since the last time.
+    /// Messages if attempts over this medium have failed since the last time. On a link without a rate they are late:
+    /// no event shows the end of an attempt there.
     pub(super) fn report_lost_attempts(&mut self, medium: u32, observer: &mut dyn Observer) {
         let lost = self.media[medium as usize].model.attempts_lost();
         for id in 0..self.bad_links.len() {
