@@ -12,7 +12,7 @@ there: an overflow that the compiler can see fails when it runs.
 
 The unit tests of the engine run first, then its slow tests, with a part of the cases of property tests. The first
 test that fails ends the run. When the whole sample was tried, what survived is tried again with all cases. A mutant
-that does not compile does not count: of 460 of seed 1 about 400 compile. Before each of these, the tests have to pass
+that does not compile does not count: the sample has more than 400. Before each of these, the tests have to pass
 without a mutant.
 
 A run may be stopped at any time: the next one goes on where it ended. target/mutants/*.tsv has the outcome of each

@@ -147,8 +147,8 @@ impl ChangingLink {
         self.is_busy = false;
     }
 
-    /// Bytes were acknowledged after the outage.
-    pub(crate) fn on_acked(&mut self, bytes: u32, least: Duration, now: Instant) {
+    /// Bytes that were sent since the outage have arrived.
+    pub(crate) fn on_arrived(&mut self, bytes: u32, least: Duration, now: Instant) {
         self.found.on_acked(bytes, Some(least), now);
     }
 
@@ -206,10 +206,10 @@ mod tests {
         let least = Duration::from_millis(50);
         let mut link = ChangingLink::default();
         link.begin_recovery();
-        link.on_acked(1000, least, Instant::ZERO);
+        link.on_arrived(1000, least, Instant::ZERO);
         assert_eq!(link.window_max(least), None);
         let fits = (1..400).map(|ms| {
-            link.on_acked(1000, least, Instant::from_millis(ms));
+            link.on_arrived(1000, least, Instant::from_millis(ms));
             link.window_max(least)
         });
         let fits: Vec<u64> = fits.flatten().collect();

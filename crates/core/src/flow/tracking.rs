@@ -54,7 +54,7 @@ pub(crate) struct AckOutcome {
     /// What newly arrived, by when it was sent, and bytes of it.
     pub arrivals: Arrivals,
     pub arrived_bytes: u32,
-    /// Those of them that are in `transmissions`: in a recovery, what was sent since it began.
+    /// Those of them that are in `transmissions`: after an outage, what was sent since link up.
     pub arrived_since_up: u32,
     /// What was known of the flow was wrong; it was opened anew.
     pub is_opened_anew: bool,

@@ -43,8 +43,8 @@ impl Mobile {
         self.window = match &mut self.changing {
             Some(link) => {
                 let grown = self.window.saturating_add(u64::from(arrived));
-                if acked > 0 {
-                    link.on_acked(acked, least, now);
+                if arrived > 0 {
+                    link.on_arrived(arrived, least, now);
                 }
                 let fits = link.window_max(least).map(|fits| fits.max(self.window));
                 fits.map_or(grown, |fits| grown.min(fits))

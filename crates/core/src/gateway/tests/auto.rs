@@ -438,9 +438,8 @@ fn what_is_reported_after_an_outage_widens_the_window() {
             .lines
             .len();
     }
-    let first = sent;
     sent += bench.wait(20).len();
-    assert!(sent >= 25, "{first} {sent}");
+    assert!((40..=48).contains(&sent), "{sent}");
 }
 
 /// A queue has overflowed. The ACK of a probe would restart the FH's timer: with one probe in a round trip
@@ -461,7 +460,7 @@ fn losses_that_are_left_to_the_fh_are_not_probed() {
     let byte = format!("DATA {next}..{} ", next + 1);
     let lines = bench.wait(1_000);
     assert!(
-        lines.iter().all(|line| line.starts_with(&byte)),
+        !lines.is_empty() && lines.iter().all(|line| line.starts_with(&byte)),
         "{lines:?}"
     );
 }
