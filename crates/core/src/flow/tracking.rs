@@ -54,7 +54,7 @@ pub(crate) struct AckOutcome {
     /// What newly arrived, by when it was sent, and bytes of it.
     pub arrivals: Arrivals,
     pub arrived_bytes: u32,
-    /// Those of them that are in `transmissions`: after an outage, what was sent since link up.
+    /// In a recovery, those of them that are in `transmissions`: what was sent since link up.
     pub arrived_since_up: u32,
     /// What was known of the flow was wrong; it was opened anew.
     pub is_opened_anew: bool,
@@ -166,12 +166,13 @@ impl<P: Payload> Flow<P> {
     }
 
     /// A segment of the MH that is no SYN. `least_rtt`: the wireless half's shortest round
-    /// trip. `on_acked` gets what it acknowledges before that leaves the cache.
+    /// trip. `in_recovery`: of the mobile. `on_acked` gets what it acknowledges before that leaves the cache.
     pub(crate) fn track_mh_segment(
         &mut self,
         segment: &Segment,
         payload: &P,
         least_rtt: Option<Duration>,
+        in_recovery: bool,
         on_acked: impl FnOnce(&SegmentCache<P>, (SeqNum, SeqNum)),
         now: Instant,
     ) -> AckOutcome {
@@ -208,7 +209,7 @@ impl<P: Payload> Flow<P> {
         self.note_mh(segment, payload, clock_fits);
         if !self.transmissions.is_empty() {
             let least_rtt = least_rtt.unwrap_or_default();
-            self.note_arrivals(segment, least_rtt, now, &mut outcome);
+            self.note_arrivals(segment, least_rtt, in_recovery, now, &mut outcome);
         }
         self.note_sack(segment);
         if segment.ack.after(self.fh.una) {
@@ -356,6 +357,7 @@ impl<P: Payload> Flow<P> {
         &self,
         segment: &Segment,
         least_rtt: Duration,
+        in_recovery: bool,
         now: Instant,
         outcome: &mut AckOutcome,
     ) {
@@ -367,9 +369,13 @@ impl<P: Payload> Flow<P> {
                 if from.before(to) {
                     let (bytes, arrivals) = (to.distance_from(from), &mut outcome.arrivals);
                     let sent = &self.transmissions;
-                    let since_up = sent.arrived(from, to, least_rtt, now, arrivals);
+                    sent.arrived(from, to, least_rtt, now, arrivals);
                     outcome.arrived_bytes = outcome.arrived_bytes.saturating_add(bytes);
-                    outcome.arrived_since_up = outcome.arrived_since_up.saturating_add(since_up);
+                    if in_recovery {
+                        let since_up = sent.bytes_within(from, to);
+                        outcome.arrived_since_up =
+                            outcome.arrived_since_up.saturating_add(since_up);
+                    }
                 }
                 at = to.max(from);
             }

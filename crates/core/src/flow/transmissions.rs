@@ -254,9 +254,15 @@ impl Transmissions {
             })
     }
 
-    /// Adds what the arrival of `seq..end` shows at `now`. Returns how many of these bytes are remembered.
-    /// If an answer to a retransmission comes sooner than any did before (`least`), it answers an earlier
-    /// transmission, whose time is no longer known.
+    /// Bytes between `seq` and `end` that are remembered.
+    pub(crate) fn bytes_within(&self, seq: SeqNum, end: SeqNum) -> u32 {
+        let ranges = self.within(seq, end);
+        ranges.map(|sent| sent.end.distance_from(sent.seq)).sum()
+    }
+
+    /// Adds what the arrival of `seq..end` shows at `now`. If an answer to a retransmission comes
+    /// sooner than any did before (`least`), it answers an earlier transmission, whose time is no
+    /// longer known.
     pub(crate) fn arrived(
         &self,
         seq: SeqNum,
@@ -264,14 +270,12 @@ impl Transmissions {
         least: core::time::Duration,
         now: Instant,
         arrivals: &mut Arrivals,
-    ) -> u32 {
-        let mut bytes = 0;
+    ) {
         let from = self.first_ending_after(seq);
         for sent in self.ranges.iter().skip(from) {
             if !sent.seq.before(end) {
                 break;
             }
-            bytes += sent.end.min(end).distance_from(sent.seq.max(seq));
             let twice = sent.retransmissions > 0 || sent.by_fh;
             if twice && now.saturating_since(sent.at) < least {
                 continue;
@@ -283,7 +287,6 @@ impl Transmissions {
             };
             Arrivals::note(slot, (sent.at, sent.end.min(end)));
         }
-        bytes
     }
 }
 

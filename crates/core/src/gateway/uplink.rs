@@ -75,12 +75,14 @@ impl<P: Payload> Turn<'_, P> {
     /// The flow takes in the numbers of the segment.
     fn follow_mh_segment(&mut self, segment: &Segment, payload: &P) -> AckOutcome {
         let (key, least_rtt) = (self.flow.key, self.mobile.rtt.least());
+        let in_recovery = self.mobile.link == Link::Recovering;
         let (scheme, shared, counters) =
             (&mut *self.scheme, &mut *self.shared, &mut *self.counters);
         let outcome = self.flow.track_mh_segment(
             segment,
             payload,
             least_rtt,
+            in_recovery,
             |cache, range| scheme.on_acked(&key, cache, range, shared, counters),
             self.now,
         );
