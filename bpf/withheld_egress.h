@@ -88,7 +88,7 @@ static int look_whether_it_pauses(void *map, struct flow *key, struct withheld *
 
 	(void)map;
 	withheld->armed = 0;
-	/* What is held from here on sets the timer itself. */
+	/* What is withheld from here on sets the timer itself. */
 	order_all(withheld);
 	withheld_at = *(volatile __u64 *)&withheld->withheld_at_ns;
 	if (!withheld_at || withheld_at == withheld->done_at_ns)
@@ -118,7 +118,7 @@ static int look_whether_it_pauses(void *map, struct flow *key, struct withheld *
 }
 
 /* Whether it can be withheld: the timer has to release it. */
-static __always_inline int hold(struct withheld *withheld, __u32 ack, __u64 srtt, __u64 now)
+static __always_inline int withhold(struct withheld *withheld, __u32 ack, __u64 srtt, __u64 now)
 {
 	withheld->withheld_ack = ack;
 	withheld->withheld_at_ns = now;
@@ -238,7 +238,7 @@ static __always_inline struct leaves decide(struct withheld *withheld, const str
 		left = lowered(own, state->mh_scale, floor, withheld);
 	if (left.ack == own.ack)
 		withheld->withheld_at_ns = 0;
-	else if (!hold(withheld, own.ack, state->srtt_ns, now))
+	else if (!withhold(withheld, own.ack, state->srtt_ns, now))
 		left = own;
 	withheld->acked_out = left.ack;
 	return left;

@@ -166,7 +166,8 @@ impl<P: Payload> Flow<P> {
     }
 
     /// A segment of the MH that is no SYN. `least_rtt`: the wireless half's shortest round
-    /// trip. `in_recovery`: of the mobile. `on_acked` gets what it acknowledges before that leaves the cache.
+    /// trip. `in_recovery`: the mobile is. `on_acked` gets what the segment acknowledges before that leaves the
+    /// cache.
     pub(crate) fn track_mh_segment(
         &mut self,
         segment: &Segment,

@@ -380,17 +380,23 @@ fn while_a_slow_link_delivers_copies_recovery_waits_for_its_answer() {
     assert!(!bench.wait(2_000).is_empty());
 }
 
+/// A flow as in [`busy`], with SACK and all acknowledged; and the next byte of the FH.
+fn busy_with_sack(settings: Settings) -> (Bench, u32) {
+    let mut bench = not_adopted(settings);
+    bench.sack_permitted = true;
+    bench.shake_hands(0, 5000);
+    bench.up(1);
+    let Busy { next, .. } = busy(&mut bench);
+    bench.up(next);
+    (bench, next)
+}
+
 /// The first ACK after an outage acknowledges 60 segments that the MH had before. Only what has arrived
 /// since link up widens the window.
 #[test]
 fn what_had_arrived_before_the_outage_does_not_widen_the_window_after_it() {
     let sent_in_a_round_trip = |had_arrived: u32| {
-        let mut bench = not_adopted(settings(Scheme::Auto));
-        bench.sack_permitted = true;
-        bench.shake_hands(0, 5000);
-        bench.up(1);
-        let Busy { next, .. } = busy(&mut bench);
-        bench.up(next);
+        let (mut bench, next) = busy_with_sack(settings(Scheme::Auto));
         // The first one is lost.
         let end = next + (1 + had_arrived) * LEN;
         bench.forward(next, 1 + had_arrived);
@@ -414,15 +420,10 @@ fn what_had_arrived_before_the_outage_does_not_widen_the_window_after_it() {
 /// What is reported behind a hole widens the window as what is acknowledged does.
 #[test]
 fn what_is_reported_after_an_outage_widens_the_window() {
-    let mut bench = not_adopted(Settings {
+    let (mut bench, next) = busy_with_sack(Settings {
         flow_cache_bytes_max: 1 << 20,
         ..settings(Scheme::Auto)
     });
-    bench.sack_permitted = true;
-    bench.shake_hands(0, 5000);
-    bench.up(1);
-    let Busy { next, .. } = busy(&mut bench);
-    bench.up(next);
     bench.forward(next, 1);
     bench.link_down();
     for segment in 1..100 {
@@ -446,12 +447,7 @@ fn what_is_reported_after_an_outage_widens_the_window() {
 /// the FH waited for half a minute.
 #[test]
 fn losses_that_are_left_to_the_fh_are_not_probed() {
-    let mut bench = not_adopted(settings(Scheme::Auto));
-    bench.sack_permitted = true;
-    bench.shake_hands(0, 5000);
-    bench.up(1);
-    let Busy { next, .. } = busy(&mut bench);
-    bench.up(next);
+    let (mut bench, next) = busy_with_sack(settings(Scheme::Auto));
     bench.forward(next, 40);
     bench.wait(20);
     let answer = bench.up_with_sack(next, next + 20 * LEN, next + 30 * LEN);
