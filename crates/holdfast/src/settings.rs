@@ -102,15 +102,18 @@ fn refuse_shared_address(
     web: &WebSettings,
     flag: Option<&Listen>,
 ) -> Result<(), SettingsError> {
-    let Some(page) = web.listen.as_ref().filter(|_| web.listen == metrics.listen) else {
+    let (Some(page), Some(own)) = (&web.listen, &metrics.listen) else {
         return Ok(());
     };
-    let shown = match page {
-        Listen::Tcp(address) => address.to_string(),
-        Listen::Unix(path) => path.clone(),
+    if !page.overlaps(own) {
+        return Ok(());
+    }
+    let (shown, taken) = (page.to_string(), own.to_string());
+    let problem = if page == own {
+        format!("got {shown:?}, which metrics.listen has too; takes another port or path")
+    } else {
+        format!("got {shown:?}, and metrics.listen has {taken:?}; takes another port")
     };
-    let problem =
-        format!("got {shown:?}, which metrics.listen has too; takes another port or path");
     Err(match flag {
         Some(_) => SettingsError::at_key(None, "--web", problem),
         None => file.section("web").error("listen", problem),

@@ -240,7 +240,7 @@ pub(crate) fn mobile_text(status: &MobileSessionStatus) -> String {
     );
     line!(text, "addresses {}", list(&status.addresses));
     if let Some(scheme) = &status.scheme {
-        line!(text, "own flows: {scheme}");
+        line!(text, "scheme {scheme}");
     }
     line!(
         text,

@@ -67,3 +67,26 @@ pub enum Listen {
     /// A Unix socket with this path.
     Unix(String),
 }
+
+impl Listen {
+    /// Whether no two sockets can listen at both: one address of all, such as `0.0.0.0`, takes the port
+    /// of each. Linux serves IPv4 at `[::]`, too.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let (Self::Tcp(one), Self::Tcp(two)) = (self, other) else {
+            return self == other;
+        };
+        let covers = |wide: &SocketAddr, narrow: &SocketAddr| {
+            wide.ip().is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4())
+        };
+        one == two || one.port() == two.port() && (covers(one, two) || covers(two, one))
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => f.write_str(path),
+        }
+    }
+}

@@ -205,10 +205,7 @@ parsed!(
         Some(_) => Some(Listen::Unix(text.to_owned())),
         None => text.parse().ok().map(Listen::Tcp),
     },
-    |listen| match listen {
-        Listen::Tcp(address) => address.to_string(),
-        Listen::Unix(path) => path.clone(),
-    }
+    Listen::to_string
 );
 list!(
     /// Addresses and prefixes.

@@ -249,7 +249,7 @@ pub(crate) struct MobileSessionStatus {
     pub(crate) uptime_s: f64,
     /// The watched interface.
     pub(crate) interface: String,
-    /// What is done for the mobile's own flows.
+    /// The scheme, as `--scheme` takes it; none: signals only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) scheme: Option<String>,
     /// The gateway's signal address.

@@ -78,9 +78,11 @@ pub(crate) struct MobileSettings {
     pub(crate) keepalive: Duration,
     /// The control socket.
     pub(crate) control_socket: PathBuf,
-    /// What to do for the own flows.
+    /// The scheme that was chosen.
+    pub(crate) scheme: MobileSchemeName,
+    /// What it does for what the mobile receives.
     pub(crate) host: Option<MobileHostSettings>,
-    /// What to do for what the mobile sends.
+    /// What it does for what the mobile sends.
     pub(crate) uplink: Option<UplinkSettings>,
     /// The largest number of own flows.
     pub(crate) flows_max: u32,
@@ -134,8 +136,12 @@ impl MobileDaemonArgs {
         running: &MobileSettings,
     ) -> Result<Reloaded<MobileSettings>, SettingsError> {
         let over = |file: &SettingsFile| self.over(file);
-        let mut reloaded =
-            Reloaded::read(self.config.as_deref(), &running.file, MOBILE_LIVE, over)?;
+        // The key goes with its gateway: where that stays, the key stays too.
+        let is_live = |key: &str, wanted: &MobileSettings| {
+            MOBILE_LIVE.contains(&key)
+                && (key != "mobile.key_file" || wanted.cells == running.cells)
+        };
+        let mut reloaded = Reloaded::read(self.config.as_deref(), &running.file, is_live, over)?;
         if reloaded.settings.key != running.key {
             reloaded.note_replaced_file("mobile.key_file");
         }
@@ -195,6 +201,7 @@ impl MobileDaemonArgs {
             key,
             keepalive: self.keepalive.unwrap_or(keys.keepalive),
             control_socket: path(&self.control_socket, &keys.control_socket),
+            scheme: choice,
             host: scheme.map(|scheme| MobileHostSettings {
                 scheme,
                 set: self.freeze_set.unwrap_or(host.set),

@@ -41,10 +41,6 @@ pub(super) const MOBILE_LIVE: &[&str] = &[
     "keep.age_max_s",
 ];
 
-/// A live key that goes with keys that are not: where one of those stays, its key stays too.
-const KEY_OF_GATEWAY: &str = "mobile.key_file";
-const GATEWAYS: [&str; 2] = ["mobile.gateway", "mobile.cells"];
-
 /// Whether a reload applies the key.
 pub(super) fn is_live(section: &Section, key: &Key) -> bool {
     if section.is_repeated {
@@ -68,23 +64,21 @@ pub(crate) struct Reloaded<T> {
 }
 
 impl<T> Reloaded<T> {
-    /// Reads the file that `running` came from again; `over` makes the settings of a file.
+    /// Reads the file that `running` came from again; `over` makes the settings of a file, and `is_live`
+    /// has what the whole file would give.
     pub(super) fn read(
         config: Option<&Path>,
         running: &SettingsFile,
-        live: &[&str],
+        is_live: impl Fn(&str, &T) -> bool,
         over: impl Fn(&SettingsFile) -> Result<T, SettingsError>,
     ) -> Result<Self, SettingsError> {
         let newer = running.read_again(config)?;
         // Also what is not applied has to be right.
-        over(&newer)?;
+        let wanted = over(&newer)?;
         let mut file = running.clone();
         let (mut applied, mut left) = (Vec::new(), Vec::new());
-        let differences = newer.differences(running);
-        let has_other_gateway = differences.iter().any(|key| GATEWAYS.contains(&&**key));
-        for key in differences {
-            let stays = has_other_gateway && key == KEY_OF_GATEWAY;
-            if live.contains(&key.as_str()) && !stays {
+        for key in newer.differences(running) {
+            if is_live(&key, &wanted) {
                 file.take_over(&key, &newer);
                 applied.push(key);
             } else {

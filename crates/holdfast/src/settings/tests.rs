@@ -71,6 +71,25 @@ fn the_page_and_the_metrics_have_an_address_each() {
         "hf.toml: key `web.listen`: got \"127.0.0.1:9848\", which metrics.listen has too; takes \
          another port or path"
     );
+    // Linux refuses the second of these sockets, too.
+    for (page, own) in [
+        ("0.0.0.0:9848", "127.0.0.1:9848"),
+        ("127.0.0.1:9848", "0.0.0.0:9848"),
+        ("[::]:9848", "127.0.0.1:9848"),
+        ("[::1]:9848", "[::]:9848"),
+    ] {
+        let both = format!("[metrics]\nlisten = \"{own}\"\n[web]\nlisten = \"{page}\"");
+        assert_eq!(
+            error(&both),
+            format!(
+                "hf.toml: key `web.listen`: got \"{page}\", and metrics.listen has \"{own}\"; takes \
+                 another port"
+            )
+        );
+    }
+    for apart in ["0.0.0.0:9849", "[::1]:9848", "127.0.0.2:9848"] {
+        settings(&format!("{metrics}[web]\nlisten = \"{apart}\"")).unwrap();
+    }
     let flags = ["--wireless", "wlan0", "--web", "127.0.0.1:9848"];
     let by_flag = settings_with(&flags, metrics).unwrap_err().to_string();
     assert!(by_flag.starts_with("key `--web`: got"), "{by_flag}");

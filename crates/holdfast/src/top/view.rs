@@ -132,7 +132,7 @@ fn gateway_head(top: &Top, status: &StatusReply) -> Text<'static> {
 
 fn mobile_head(top: &Top, status: &MobileSessionStatus) -> Text<'static> {
     let title = format!(
-        "mobile interface {}, link {}, up {}, own flows {}",
+        "mobile interface {}, link {}, up {}, scheme {}",
         status.interface,
         word(&status.link),
         seconds(status.uptime_s),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use holdfast_core::{LinkSource, LinkState};
 use holdfast_net::datapath::interface_bytes;
+use holdfast_settings::mobile::MobileSchemeName;
 
 use super::Daemon;
 use crate::control::{
@@ -71,11 +72,6 @@ impl Daemon {
         }
     }
 
-    fn scheme(&self) -> Option<String> {
-        let of_flows = self.settings.host.map(|host| host.scheme.to_string());
-        of_flows.or_else(|| self.uplink.as_ref().map(|_| "keep".to_owned()))
-    }
-
     async fn status(&self, outages_max: usize) -> MobileSessionStatus {
         let counters = self.session.counters();
         let own = DaemonCounters {
@@ -96,12 +92,13 @@ impl Daemon {
         if let Some(uplink) = &self.uplink {
             by_name.extend(uplink.counters().await);
         }
+        let scheme = self.settings.scheme;
         MobileSessionStatus {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             interface: self.cells.present().interface.clone(),
-            scheme: self.scheme(),
+            scheme: (scheme != MobileSchemeName::None).then(|| scheme.name().to_owned()),
             gateway: self.cells.present().gateway,
             link: match (self.cells.present().carrier, self.session.state()) {
                 (None, _) => LinkState::Unknown,

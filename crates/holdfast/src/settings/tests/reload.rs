@@ -161,6 +161,14 @@ fn the_key_of_a_gateway_that_stays_stays_too() {
     let reloaded = args.reload(&running).unwrap();
     assert_eq!(reloaded.applied, ["mobile.key_file"]);
     assert_ne!(reloaded.settings.key, running.key);
+    // The flag names the gateway: the file's does not count, and its key is that of the flag's gateway.
+    let flags = flags.into_iter().chain(["--gateway", "192.0.2.1"]);
+    let args = MobileFlags::parse_from(flags).mobile;
+    write(&format!("gateway = \"192.0.2.2\"\nkey_file = {new:?}\n"));
+    let reloaded = args.reload(&running).unwrap();
+    assert_eq!(reloaded.applied, ["mobile.key_file"]);
+    assert_eq!(reloaded.left, ["mobile.gateway"]);
+    assert_ne!(reloaded.settings.key, running.key);
 }
 
 #[test]
