@@ -74,15 +74,27 @@ for daemon in gateway mobile; do
     }
 done
 
-# A mistake is one line in the log. A daemon that runs is not ended by it, and keeps its settings; one that
-# does not run is not started.
+# A mistake is one line in the log, with its remedy. A daemon that runs is not ended by it, and keeps its
+# settings; one that does not run is not started.
 settings="$root/var/etc/holdfast-gateway.toml"
-echo "option 'wire less' x" >>"$root/etc/config/holdfast"
 cp "$settings" "$root/tmp/before.toml"
-in_root /etc/init.d/holdfast start >"$root/tmp/started" 2>"$root/tmp/errors" || true
-printed tests/started.txt "$root/tmp/started"
-cmp "$root/tmp/before.toml" "$settings" || fail 'a mistake has changed the settings of a running daemon'
-[ "$(wc -l <"$root/tmp/errors")" -eq 1 ] || fail 'a mistake is not one line'
+cp "$root/etc/config/holdfast" "$root/tmp/right.uci"
+# mistake LINE PROBLEM
+mistake() {
+    cp "$root/tmp/right.uci" "$root/etc/config/holdfast"
+    echo "$1" >>"$root/etc/config/holdfast"
+    in_root /etc/init.d/holdfast start >"$root/tmp/started" 2>"$root/tmp/errors" || true
+    printed tests/started.txt "$root/tmp/started"
+    cmp "$root/tmp/before.toml" "$settings" || fail 'a mistake has changed the settings of a running daemon'
+    [ "$(wc -l <"$root/tmp/errors")" -eq 1 ] || fail 'a mistake is not one line'
+    grep -q -F "$2" "$root/tmp/errors" || {
+        cat "$root/tmp/errors" >&2
+        fail "not in the log: $2"
+    }
+}
+mistake "option scheme 'autto'" '/etc/config/holdfast: key `gateway.scheme`: got "autto"'
+mistake "option wirless 'lan0'" '/etc/config/holdfast: key `gateway.wirless`'
+mistake "option 'wire less' x" 'gateway: the settings of before stay: uci-to-toml: /etc/config/holdfast:'
 in_root /etc/init.d/holdfast stop >"$root/tmp/stopped"
 [ -z "$(ls "$root/var/etc")" ] || fail 'settings are left after a stop'
 in_root /etc/init.d/holdfast start >"$root/tmp/started" 2>"$root/tmp/errors" || true
