@@ -293,56 +293,91 @@ installed_version() {
 
 # --- a life in a system ---------------------------------------------------------------------
 
-status() { inside holdfast status --json; }
+# The mobile serves what this machine forwards through wired0.
+readonly -A sockets=([gateway]=/run/holdfast/gateway.sock [mobile]=/run/holdfast/mobile.sock)
+# status DAEMON
+status() { inside holdfast status --json --socket "${sockets[$1]}"; }
 number() { sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" | head -n 1; }
-tracks_a_flow() { [ "$(status | number tracked)" -gt 0 ]; }
-main_pid() { inside systemctl show -P MainPID holdfast-gateway; }
+# What each daemon has counted if it serves a flow: the mobile gets copies of an upload.
+readonly -A served=([gateway]=tracked [mobile]=tcp-path.copied_uplink)
+serves_a_flow() { [ "$(status "$1" | number "${served[$1]}")" -gt 0 ]; }
+main_pid() { inside systemctl show -P MainPID "holdfast-$1"; }
 not_started_yet() {
-    [ "$(inside systemctl is-enabled holdfast-gateway)" = disabled ]
-    [ "$(inside systemctl is-active holdfast-gateway)" = inactive ]
+    local daemon
+    for daemon in gateway mobile; do
+        [ "$(inside systemctl is-enabled "holdfast-$daemon")" = disabled ]
+        [ "$(inside systemctl is-active "holdfast-$daemon")" = inactive ]
+    done
 }
-started_gateway() {
-    in_shell 'sed -i "s/^wireless = .*/wireless = \"wireless0\"/" /etc/holdfast/holdfast.toml'
-    inside holdfast gateway --config /etc/holdfast/holdfast.toml --check
-    inside systemctl enable --now holdfast-gateway || {
-        inside journalctl --no-pager -u holdfast-gateway -n 20
+# started DAEMON SETTINGS
+started() {
+    inside holdfast "$1" --config "$2" --check
+    inside systemctl enable --now "holdfast-$1" || {
+        inside journalctl --no-pager -u "holdfast-$1" -n 20
         return 1
     }
-    until_true status
+    until_true status "$1"
+}
+started_daemons() {
+    in_shell 'sed -i "s/^wireless = .*/wireless = \"wireless0\"/" /etc/holdfast/holdfast.toml'
+    in_shell 'printf "[mobile]\ninterface = \"wired0\"\n" >/etc/holdfast/mobile.toml'
+    started gateway /etc/holdfast/holdfast.toml
+    started mobile /etc/holdfast/mobile.toml
 }
 
-# The FH sends until a file is there, and both ends print how many bytes, and their hash.
-started_transfer() {
-    ip netns exec "$fh" scripts/package_transfer.py fh "$work/enough" >"$work/sent" 2>&1 &
-    until_true ip netns exec "$mh" scripts/package_transfer.py probe
-    ip netns exec "$mh" scripts/package_transfer.py mh "$work/progress" >"$work/received" 2>&1 &
-    until_true tracks_a_flow
+# end_of HOST DIRECTION FILE: one end of a transfer. At its end it prints bytes and hash.
+end_of() {
+    local namespace="$fh"
+    [ "$1" = fh ] || namespace="$mh"
+    ip netns exec "$namespace" scripts/package_transfer.py "$@" >"$work/$1.$2" 2>&1 &
 }
-more_bytes_than() { [ "$(stat -c %s "$work/progress")" -gt "$1" ]; }
+# A download and an upload: the senders send until a file is there.
+started_transfers() {
+    local direction
+    end_of fh download "$work/enough"
+    end_of fh upload "$work/upload.progress"
+    for direction in download upload; do
+        until_true ip netns exec "$mh" scripts/package_transfer.py probe $direction
+    done
+    end_of mh download "$work/download.progress"
+    end_of mh upload "$work/enough"
+    until_true serves_a_flow gateway
+    until_true serves_a_flow mobile
+}
+more_bytes_than() { [ "$(stat -c %s "$work/$1.progress")" -gt "$2" ]; }
 upgraded() {
-    local before after bytes
-    before="$(main_pid)"
+    local daemon direction after
+    local -A before
+    for daemon in gateway mobile; do
+        before[$daemon]="$(main_pid $daemon)"
+    done
     manager install "/root/next.$kind"
-    after="$(main_pid)"
-    [ "$before" != "$after" ] && [ "$after" != 0 ]
-    until_true status
-    bytes="$(stat -c %s "$work/progress")"
-    until_true more_bytes_than "$bytes"
-    # The successor has adopted the flow that began before it.
-    until_true tracks_a_flow
+    for daemon in gateway mobile; do
+        after="$(main_pid $daemon)"
+        [ "${before[$daemon]}" != "$after" ] && [ "$after" != 0 ]
+        until_true status $daemon
+    done
+    for direction in download upload; do
+        until_true more_bytes_than $direction "$(stat -c %s "$work/$direction.progress")"
+    done
+    # The successors have adopted the flows that began before them.
+    for daemon in gateway mobile; do
+        until_true serves_a_flow $daemon
+    done
     inside grep -q -x 'wireless = "wireless0"' /etc/holdfast/holdfast.toml
     installed_version | grep -F '+next'
 }
 intact() {
+    local direction
     touch "$work/enough"
-    until_true test -s "$work/sent" -a -s "$work/received"
-    cat "$work/sent" "$work/received"
-    cmp "$work/sent" "$work/received"
+    for direction in download upload; do
+        until_true test -s "$work/fh.$direction" -a -s "$work/mh.$direction"
+        cat "$work/fh.$direction" "$work/mh.$direction"
+        cmp "$work/fh.$direction" "$work/mh.$direction"
+    done
 }
 # NetworkManager calls the hook; here the test does.
 hooked() {
-    in_shell 'printf "[mobile]\ninterface = \"wired0\"\n" >/etc/holdfast/mobile.toml'
-    inside systemctl start holdfast-mobile
     until_true mobile_link up
     local hook=/usr/lib/NetworkManager/dispatcher.d/90-holdfast
     inside $hook wireless0 down
@@ -353,9 +388,7 @@ hooked() {
     mobile_link up
     inside systemctl stop holdfast-mobile
 }
-mobile_link() {
-    inside holdfast status --json --socket /run/holdfast/mobile.sock | grep -F "\"link\": \"$1\""
-}
+mobile_link() { status mobile | grep -F "\"link\": \"$1\""; }
 # rpm renames settings that were changed.
 removed() {
     manager remove holdfast
@@ -363,7 +396,7 @@ removed() {
     [ "$kind" = deb ] || kept+=.rpmsave
     inside test -e $kept -a ! -e /usr/bin/holdfast
     inside grep -q -x 'wireless = "wireless0"' $kept
-    ! inside systemctl is-active holdfast-gateway || return 1
+    ! inside systemctl is-active holdfast-gateway holdfast-mobile || return 1
     ! ip -n "$gateway" -o link | grep -E '^[0-9]+: hf' || return 1
 }
 # What a system has beside its kernel's and its package manager's own files.
@@ -404,7 +437,7 @@ life_in() {
     rpm) cp "$packages"/holdfast-*.x86_64.rpm "$work/$suite/root/holdfast.rpm" ;;
     esac
     cp "$work/next.$kind" "$work/$suite/root/"
-    rm -f "$work/enough" "$work/progress" "$work/sent" "$work/received"
+    rm -f "$work"/enough "$work"/*.progress "$work"/{fh,mh}.{download,upload}
     [ ! -e "$work/$suite/usr/sbin/useradd" ] || [ "$kind" = rpm ] ||
         check "$suite: install without systemd-sysusers" without_sysusers "$suite"
     made_network
@@ -423,10 +456,10 @@ life_in() {
     # tmpfiles.d lets the daemons' group read the settings.
     [ "$kind" = deb ] || check "$suite: the files" inside rpm -V --noconfig holdfast
     check "$suite: no unit is enabled or started" not_started_yet
-    check "$suite: --check, start, status" started_gateway
-    started_transfer || true
+    check "$suite: gateway and mobile: --check, start, status" started_daemons
+    check "$suite: a download by the gateway, an upload by the mobile" started_transfers
     check "$suite: upgrade in mid-transfer" upgraded
-    check "$suite: the bytes of the transfer" intact
+    check "$suite: the bytes of both transfers" intact
     check "$suite: NetworkManager's hook" hooked
     check "$suite: remove" removed
     case "$kind" in

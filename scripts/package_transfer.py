@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One transfer for scripts/package_test.sh, from 10.1.0.2 to whoever connects, at 2 MB/s.
+"""The transfers of scripts/package_test.sh: the FH listens at 10.1.0.2, the MH connects. 2 MB/s.
 
-    package_transfer.py fh FILE        send until FILE is there
-    package_transfer.py mh PROGRESS    receive; PROGRESS is as large as what has arrived
-    package_transfer.py probe          fails if the FH does not listen
+    package_transfer.py fh|mh download|upload FILE
 
-Both ends print the number of bytes and their hash.
+The sender sends until FILE is there. The receiver's FILE is as large as what has arrived.
+Both print the number of bytes and their hash.
+
+    package_transfer.py probe download|upload
+
+Fails if the FH does not listen.
 """
 
 import hashlib
@@ -15,18 +18,21 @@ import random
 import socket
 import sys
 
-ADDRESS = ("10.1.0.2", 8000)
+ADDRESSES = {"download": ("10.1.0.2", 8000), "upload": ("10.1.0.2", 8001)}
 SO_MAX_PACING_RATE = 47
 BYTES_PER_S = 2_000_000
 
 
-def send(end):
-    with socket.create_server(ADDRESS) as listener:
+def accepted(address):
+    with socket.create_server(address) as listener:
         while True:
             connection, _ = listener.accept()
-            # A probe sends nothing and leaves; the receiver sends a byte.
-            if connection.recv(1):
-                break
+            # A probe sends nothing and leaves.
+            if connection.recv(1, socket.MSG_PEEK):
+                return connection
+
+
+def send(connection, end):
     connection.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, BYTES_PER_S)
     generator, digest, total = random.Random(1), hashlib.sha256(), 0
     while not os.path.exists(end):
@@ -38,10 +44,9 @@ def send(end):
     return total, digest
 
 
-def receive(progress):
+def receive(connection, progress):
     digest, total = hashlib.sha256(), 0
-    with socket.create_connection(ADDRESS) as connection, open(progress, "wb") as file:
-        connection.sendall(b"x")
+    with open(progress, "wb") as file:
         while block := connection.recv(65536):
             digest.update(block)
             total += len(block)
@@ -49,8 +54,14 @@ def receive(progress):
     return total, digest
 
 
-if sys.argv[1] == "probe":
-    socket.create_connection(ADDRESS).close()
+host, direction = sys.argv[1:3]
+if host == "probe":
+    socket.create_connection(ADDRESSES[direction]).close()
 else:
-    total, digest = {"fh": send, "mh": receive}[sys.argv[1]](sys.argv[2])
+    connect = {"fh": accepted, "mh": socket.create_connection}[host]
+    with connect(ADDRESSES[direction]) as connection:
+        if (host, direction) == ("mh", "download"):
+            connection.sendall(b"x")
+        sends = (host == "fh") == (direction == "download")
+        total, digest = (send if sends else receive)(connection, sys.argv[3])
     print(total, digest.hexdigest())
