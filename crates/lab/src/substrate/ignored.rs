@@ -44,7 +44,7 @@ const REMOVE: &str = "remove it";
 
 /// All of them. What needs another kind of hosts (`flows`, `cubic`) is refused by `refusal` of each
 /// substrate.
-const IGNORED: [Ignored; 17] = [
+const IGNORED: [Ignored; 18] = [
     kernel(
         "HOST.preset",
         NOTHING,
@@ -86,6 +86,10 @@ const IGNORED: [Ignored; 17] = [
         &["preset"],
         "set HOST.preset beside it",
     ),
+    Ignored {
+        lacks: Lacking::Setting,
+        ..model("gateway.keep_packets", NOTHING, &[], REMOVE)
+    },
 ];
 
 const fn kernel(
@@ -243,7 +247,7 @@ mod tests {
     }
 
     /// For each key of the table: a scenario that gives it.
-    const GIVEN: [(&str, &str); 17] = [
+    const GIVEN: [(&str, &str); 18] = [
         ("hosts.preset", "[hosts]\npreset = \"new-reno\""),
         ("mh.m_tcp", "[mh]\nm_tcp = true"),
         ("fh.on_handoff", "[fh]\non_handoff = \"lc\""),
@@ -287,6 +291,10 @@ mod tests {
         (
             "fh.sysctls.net.ipv4.tcp_frto",
             "[fh]\nsysctls = { \"net.ipv4.tcp_frto\" = \"0\" }",
+        ),
+        (
+            "gateway.keep_packets",
+            "[gateway]\nscheme = \"auto\"\nkeep_packets = 4",
         ),
     ];
 

@@ -86,13 +86,11 @@ impl Connection {
         }
     }
 
-    /// Why the segment at `snd.una` is lost.
+    /// What the loss of the segment at `snd.una` is put down to. Without LC each loss halves the window;
+    /// CWE alone judges it too, since a loss by congestion ends it ("if no packet is lost due to
+    /// congestion", section II).
     pub(super) fn cause_of_loss(&mut self, by_timeout: bool, now: Instant) -> Cause {
-        // Without the classifier nothing is known to be congestion: CWE alone goes on.
-        let OnHandoff::LcCwe {
-            classifies: true, ..
-        } = self.settings.on_handoff
-        else {
+        let OnHandoff::LcCwe { classifies, .. } = self.settings.on_handoff else {
             return Cause::Congestion;
         };
         let una = self.snd.una;
@@ -123,7 +121,11 @@ impl Connection {
                 judgement,
             });
         }
-        judgement.cause
+        if classifies {
+            judgement.cause
+        } else {
+            Cause::Congestion
+        }
     }
 
     /// Fast recovery begins, and a handoff is to blame: the windows that it ends with.
@@ -257,6 +259,18 @@ mod tests {
             assert_eq!(settings.judgement.cause, Cause::Handoff, "{settings:?}");
         }
         assert!(own.transfers[0].transfer_time < reno.transfers[0].transfer_time);
+    }
+
+    #[test]
+    fn cwe_alone_judges_its_losses_and_halves_the_window_all_the_same() {
+        let cwe = OnHandoff::LcCwe {
+            classifies: false,
+            extrapolates: true,
+            parameters: Parameters::PUBLISHED,
+        };
+        let outcome = run(cwe, true);
+        assert!(!outcome.transfers[0].judgements.is_empty());
+        assert_eq!(least_window(&outcome), 1);
     }
 
     #[test]
