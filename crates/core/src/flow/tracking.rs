@@ -54,8 +54,6 @@ pub(crate) struct AckOutcome {
     /// What newly arrived, by when it was sent, and bytes of it.
     pub arrivals: Arrivals,
     pub arrived_bytes: u32,
-    /// In a recovery, those of them that are in `transmissions`: what was sent since link up.
-    pub arrived_since_up: u32,
     /// What was known of the flow was wrong; it was opened anew.
     pub is_opened_anew: bool,
 }
@@ -166,14 +164,12 @@ impl<P: Payload> Flow<P> {
     }
 
     /// A segment of the MH that is no SYN. `least_rtt`: the wireless half's shortest round
-    /// trip. `in_recovery`: the mobile is. `on_acked` gets what the segment acknowledges before that leaves the
-    /// cache.
+    /// trip. `on_acked` gets what it acknowledges before that leaves the cache.
     pub(crate) fn track_mh_segment(
         &mut self,
         segment: &Segment,
         payload: &P,
         least_rtt: Option<Duration>,
-        in_recovery: bool,
         on_acked: impl FnOnce(&SegmentCache<P>, (SeqNum, SeqNum)),
         now: Instant,
     ) -> AckOutcome {
@@ -210,7 +206,7 @@ impl<P: Payload> Flow<P> {
         self.note_mh(segment, payload, clock_fits);
         if !self.transmissions.is_empty() {
             let least_rtt = least_rtt.unwrap_or_default();
-            self.note_arrivals(segment, least_rtt, in_recovery, now, &mut outcome);
+            (outcome.arrivals, outcome.arrived_bytes) = self.arrivals(segment, least_rtt, now);
         }
         self.note_sack(segment);
         if segment.ack.after(self.fh.una) {
@@ -353,37 +349,44 @@ impl<P: Payload> Flow<P> {
         segment.options.sack.within(una + 1, self.fh.max)
     }
 
-    /// What the ACK and its SACK blocks newly show to have arrived.
-    fn note_arrivals(
-        &self,
-        segment: &Segment,
-        least_rtt: Duration,
-        in_recovery: bool,
-        now: Instant,
-        outcome: &mut AckOutcome,
-    ) {
-        let mut note = |left: SeqNum, right: SeqNum| {
+    /// What the ACK and its SACK blocks newly show to have arrived, and bytes of it.
+    fn arrivals(&self, segment: &Segment, least_rtt: Duration, now: Instant) -> (Arrivals, u32) {
+        let (mut arrivals, mut bytes) = (Arrivals::default(), 0_u32);
+        self.for_each_arrived(segment, |from, to| {
+            self.transmissions
+                .arrived(from, to, least_rtt, now, &mut arrivals);
+            bytes = bytes.saturating_add(to.distance_from(from));
+        });
+        (arrivals, bytes)
+    }
+
+    /// Those bytes that `transmissions` has. It was empty at link up: they were sent since.
+    #[cold]
+    pub(crate) fn arrived_since_up(&self, segment: &Segment) -> u32 {
+        let mut bytes = 0_u32;
+        self.for_each_arrived(segment, |from, to| {
+            bytes = bytes.saturating_add(self.transmissions.bytes_within(from, to));
+        });
+        bytes
+    }
+
+    /// Calls `note` with each range that the ACK and its SACK blocks newly show to have arrived.
+    #[inline]
+    fn for_each_arrived(&self, segment: &Segment, mut note: impl FnMut(SeqNum, SeqNum)) {
+        let mut note_missing = |left: SeqNum, right: SeqNum| {
             let mut at = left;
             while at.before(right) {
                 let (from, reported) = self.sacked.next_missing(at);
                 let to = reported.map_or(right, |reported| reported.min(right));
                 if from.before(to) {
-                    let (bytes, arrivals) = (to.distance_from(from), &mut outcome.arrivals);
-                    let sent = &self.transmissions;
-                    sent.arrived(from, to, least_rtt, now, arrivals);
-                    outcome.arrived_bytes = outcome.arrived_bytes.saturating_add(bytes);
-                    if in_recovery {
-                        let since_up = sent.bytes_within(from, to);
-                        outcome.arrived_since_up =
-                            outcome.arrived_since_up.saturating_add(since_up);
-                    }
+                    note(from, to);
                 }
                 at = to.max(from);
             }
         };
-        note(self.fh.una, segment.ack);
+        note_missing(self.fh.una, segment.ack);
         for (left, right) in self.reports_in(segment) {
-            note(left, right);
+            note_missing(left, right);
         }
     }
 

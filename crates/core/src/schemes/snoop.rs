@@ -59,8 +59,8 @@ pub(crate) struct Snoop<P> {
     fixed_half: FixedHalf,
     /// `today`: the reports of losses to the FH.
     fh_report: FhReport,
-    /// `today`: the round trip of the newest packet that was sent once.
-    rtt: Option<Duration>,
+    /// `today`: when the newest packet that was sent once was sent, and when it was answered.
+    answered: Option<(Instant, Instant)>,
     /// `today`: the recent minimum of these.
     standing: StandingRtt,
     /// `today`: whether packets are lost other than by a queue.
@@ -86,7 +86,7 @@ impl<P> Default for Snoop<P> {
             reports: Reports::default(),
             fixed_half: FixedHalf::default(),
             fh_report: FhReport::default(),
-            rtt: None,
+            answered: None,
             standing: StandingRtt::default(),
             radio: Radio::default(),
             own_losses: OwnLosses::default(),
@@ -135,16 +135,21 @@ impl<P: Payload> Snoop<P> {
             self.sample(rtt, cx.settings.snoop.alpha);
         }
         if let Some((sent, _)) = outcome.arrivals.ordinary {
-            self.rtt = Some(cx.now.saturating_since(sent));
+            self.answered = Some((sent, cx.now));
         }
         if let Some((sent, _)) = outcome.arrivals.ahead {
             self.ahead_rtt.sample(cx.now.saturating_since(sent));
         }
     }
 
+    /// The round trip of the newest packet that was sent once.
+    fn rtt(&self) -> Option<Duration> {
+        self.answered.map(|(sent, at)| at.saturating_since(sent))
+    }
+
     /// The queues that an ACK shows.
     fn sample_queues(&mut self, outcome: &AckOutcome, cx: &Context<'_, P>) {
-        let (Some(_), Some(rtt)) = (outcome.arrivals.ordinary, self.rtt) else {
+        let (Some(_), Some(rtt)) = (outcome.arrivals.ordinary, self.rtt()) else {
             return;
         };
         let span = fh_report::path_rtt(self, cx.rtt).unwrap_or(rtt);

@@ -100,7 +100,8 @@ fn is_fhs_own<P: Payload>(
     highest: SeqNum,
     cx: &Context<'_, P>,
 ) -> bool {
-    let (Some(rtt), Some(least), Some(path)) = (snoop.rtt, cx.rtt.least(), path_rtt(snoop, cx.rtt))
+    let (Some(rtt), Some(least), Some(path)) =
+        (snoop.rtt(), cx.rtt.least(), path_rtt(snoop, cx.rtt))
     else {
         return true;
     };

@@ -204,7 +204,7 @@ fn ends_waiting<P: Payload>(
     cx: &mut Context<'_, P>,
 ) -> bool {
     let wired = snoop.fixed_half.least_rtt().unwrap_or_default();
-    let rtt = snoop.rtt.unwrap_or_default() + wired;
+    let rtt = snoop.rtt().unwrap_or_default() + wired;
     let is_over = |since: Instant| cx.now.saturating_since(since) > rtt;
     if !snoop.fh_report.due_since.is_some_and(is_over) {
         return false;
@@ -403,7 +403,7 @@ fn is_congested<P: Payload>(snoop: &Snoop<P>, flow: &Flow<P>, cx: &Context<'_, P
     // that has overshot.
     overflows(snoop, flow, cx)
         || is_over(snoop.standing.get(), queue_max)
-        || is_over(snoop.rtt, queue_max * 2)
+        || is_over(snoop.rtt(), queue_max * 2)
 }
 
 #[cfg(test)]

@@ -122,7 +122,8 @@ fn knows_radio<P: Payload>(
         return true;
     }
     let is_known = cx.radio_loses || radio::is_known(snoop.radio.lost_at(), cx.now);
-    let (Some(noted), Some(rtt), Some(least)) = (flow.sacked.highest(), snoop.rtt, cx.rtt.least())
+    let (Some(noted), Some(rtt), Some(least)) =
+        (flow.sacked.highest(), snoop.rtt(), cx.rtt.least())
     else {
         return is_known;
     };
@@ -302,7 +303,7 @@ fn reordering_wait<P: Payload>(snoop: &Snoop<P>, cx: &Context<'_, P>) -> Duratio
 
 fn newest_rtt<P: Payload>(snoop: &Snoop<P>, cx: &Context<'_, P>) -> Duration {
     let wait = || snoop.retransmission_wait(&cx.settings.snoop);
-    snoop.rtt.unwrap_or_else(wait)
+    snoop.rtt().unwrap_or_else(wait)
 }
 
 /// When an unanswered retransmission counts as lost. If it waits in turn, a later segment shows its
@@ -357,12 +358,12 @@ pub(super) fn arm_probe<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx
         return;
     };
     let sent = &flow.transmissions;
-    let delayed = if sent.has_several_within(flow.fh.una, flow.sent_nxt) {
-        Duration::ZERO
+    let slack = if sent.has_several_within(flow.fh.una, flow.sent_nxt) {
+        QUEUE_MIN
     } else {
-        DELAYED_ACK
+        const { QUEUE_MIN.saturating_add(DELAYED_ACK) }
     };
-    snoop.reports.probe_at = Some(cx.now + srtt * 2 + delayed + QUEUE_MIN);
+    snoop.reports.probe_at = Some(cx.now + srtt * 2 + slack);
 }
 
 pub(super) fn on_timeout<P: Payload>(
