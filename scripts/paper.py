@@ -65,9 +65,9 @@ def key_of(stage, program_digest):
     for file in own.get(stage.needs, []):
         digest.update(Path(file).read_bytes())
     for part in dict.fromkeys(part for command in stage.commands for part in command):
-        files = sorted(Path("papers", part).glob("*.toml")) if part in PAPERS else [Path(part)]
+        files = sorted(Path("papers", part).glob("*.toml")) if part in PAPERS else [Path(part.removeprefix("{root}/"))]
         for file in files:
-            if file.suffix == ".toml":
+            if file.suffix in (".toml", ".sh"):
                 digest.update(file.read_bytes())
     return digest.hexdigest()
 
@@ -185,7 +185,7 @@ def results_of(folder, name):
     text = "".join(file.read_text() for file in files)
     if name.startswith("claims-"):
         return json.loads(text)
-    if name in ("demo", "packet-cost"):
+    if name in ("demo", "packet-cost", "observe"):
         return text
     lines = [json.loads(line) for line in text.splitlines()]
     return sorted(lines, key=lambda line: line["seed"])

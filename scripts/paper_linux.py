@@ -47,6 +47,13 @@ def median_and_range(cells):
     return f"{middle} ({ordered[0].split()[0]} to {ordered[-1].split()[0]})"
 
 
+def observe(text):
+    """What two gateways recorded: one that learns of outages by the carrier, and one by silence alone."""
+    found = re.findall(r"(\d+) outages, down (\S+ s), about (\S+ s) of stalls avoidable", text)
+    names = ["the carrier of the link's device", "silence alone"]
+    return [[name, *figures] for name, figures in zip(names, found, strict=True)]
+
+
 def packet_cost(text):
     """The table of the bench `packet_cost`, both directions in one row."""
     names = {

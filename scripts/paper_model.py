@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of the tables that are made on the model."""
+import re
 import statistics
 import tomllib
 from collections import Counter
@@ -12,7 +13,12 @@ LC_CWE_SENDERS = ["nothing", "lc", "cwe", "lc-cwe", "freeze-fast-retransmit"]
 T_OF_TEN = 2.262
 
 
+def printed_verdict(entry):
+    return entry.get("verdict_as_printed", entry["verdict"])
+
+
 def claims(entries):
+    """Counts of verdicts: as they are, under the printed conditions, and with each assumption that decides nothing."""
     names = ["holds", "differs", "not comparable"]
 
     def row(label, verdicts):
@@ -20,11 +26,14 @@ def claims(entries):
         assert set(counts) <= set(names), counts
         return [label, *(str(counts[name]) for name in names)]
 
-    printed = [entry.get("verdict_as_printed", entry["verdict"]) for entry in entries]
-    return [
-        row("with the assumptions that decide", [entry["verdict"] for entry in entries]),
-        row("printed conditions alone", printed),
-    ]
+    beside = sorted({name for entry in entries for name in entry.get("verdicts_beside", {})})
+    rows = [row("printed conditions alone", map(printed_verdict, entries))]
+    if any("assumption" in entry for entry in entries):
+        rows.insert(0, row("with the assumptions that decide", [entry["verdict"] for entry in entries]))
+    for name in beside:
+        verdicts = [entry.get("verdicts_beside", {}).get(name, entry["verdict"]) for entry in entries]
+        rows.append(row(f"with `{name}`, which decides nothing", verdicts))
+    return rows
 
 
 def lc_cwe(lines):
@@ -99,6 +108,35 @@ def freeze_taken(lines):
     return rows
 
 
+# Claims of Freeze-TCP that differ: what their names begin with, what they are, and the cause.
+FREEZE_CAUSES = [
+    ("table-II/disconnect", "table II, times", "the rate and the client's clock (`clock`); the rest is not explained"),
+    ("table-II/order", "table II, orders", "with TR-ACKs TCP and Freeze-TCP are equal from 0.5 s on; not explained"),
+    ("table-I[IV]-percent", "tables II and IV, percentages", "they follow from the times"),
+    ("table-III/order", "table III, orders", "2.6 ms: no packet is on the link; 5 s: less than 3% apart"),
+    ("table-IV/disconnect", "table IV, times", "a row with a misprint; standard TCP from 0.1 s on, not explained"),
+    ("table-IV/order", "table IV, orders", "from 0.4 s on TCP takes as long as Freeze-TCP, not explained"),
+    ("table-VI?/order", "tables V and VI, orders", "not explained by the parameters that were varied"),
+    ("table-VI?-rarely", "tables V and VI, rarely worse", "without TR-ACKs Freeze-TCP is slower here; fitted sender"),
+    ("table-I-", "table I, disconnections", "a gain of less than the third that a mark is taken as"),
+    ("warning-period", "one round trip against two, near path", "equal: each is better in half of the combinations"),
+    ("win-no-loss", "no loss above 3.2%, without TR-ACKs", "the sender's probe is later than its retransmission would be"),
+]
+
+
+def freeze_causes(entries):
+    """How many claims differ, under the printed conditions and with `clock`, by cause."""
+    def count(pattern, verdict):
+        return sum(verdict(entry) == "differs" and bool(re.match(pattern, entry["id"])) for entry in entries)
+
+    verdicts = [printed_verdict, lambda entry: entry["verdict"]]
+    counts = [[count(pattern, verdict) for verdict in verdicts] for pattern, _, _ in FREEZE_CAUSES]
+    all_of_them = [count("", verdict) for verdict in verdicts]
+    assert [sum(column) for column in zip(*counts)] == all_of_them, "a claim that differs has no cause, or two"
+    rows = [[name, *map(str, found), cause] for (_, name, cause), found in zip(FREEZE_CAUSES, counts)]
+    return [*rows, ["all", *map(str, all_of_them), ""]]
+
+
 def freeze(table):
     """A table of Freeze-TCP: the mean of ten runs, and the printed value in brackets."""
     def rows(lines):
@@ -119,10 +157,11 @@ def freeze(table):
 
 
 def snoop_cache(lines):
+    """Means of ten, as figure 4 has them."""
     cells = groups(lines, "high_water_mark_kib", "kbit_per_error", "scheme")
 
     def goodput(mark, errors, scheme):
-        return median([run["goodput_mbps"] for run in cells[mark, errors, scheme]])
+        return statistics.fmean(run["goodput_mbps"] for run in cells[mark, errors, scheme])
 
     return [
         ["above the window" if mark == 64 else f"{mark} KiB", f"{goodput(mark, 16384, 'snoop'):.2f}",
@@ -219,6 +258,30 @@ def slow(senders, rates_kbit_per_s):
     return rows
 
 
+def mtcp_plus_hypotheses(lines):
+    """Ratios in percent with windows in bytes, and timeouts in 100 s, of NewReno; the printed rows are not made here."""
+    cells = groups(lines, "delayed_ack", "window_bytes", "disconnection_s")
+    windows = dict.fromkeys(window for _, window, _ in cells)
+
+    def ratio(run):
+        return f"{run['retransmission_ratio_percent']:.2f}"
+
+    def timeouts(run):
+        # A run that was given up has no time: its bytes and its goodput give it.
+        lasted_s = run["transfer_s"] or run["bytes"] * 8e-6 / run["goodput_mbps"]
+        return f"{run['timeouts'] * 100 / lasted_s:.1f}"
+
+    def row(delayed_ack, window, label, figure):
+        name = "delayed ACK" if delayed_ack == "on" else "no delayed ACK"
+        return [f"{name}: {label}", *(figure(cells[delayed_ack, window, length][0]) for length in (5, 10, 30, 180))]
+
+    return [
+        found for delayed_ack in ("on", "off") for found in (
+            *(row(delayed_ack, window, f"ratio here, {window:,} bytes", ratio) for window in windows),
+            row(delayed_ack, 65535, "timeouts here, 65,535 bytes", timeouts))
+    ]
+
+
 def mtcp_plus_warning(supervisor, newreno):
     """Seconds, with a warning of 250 ms and 45 segments; the printed rows are not made here."""
     cells = groups(supervisor, "delayed_ack", "tcp", "segments", "warning_ms", "disconnection_s")
@@ -261,3 +324,34 @@ def lc_cwe_windows(lines):
          *(f"{median(map(transfer_s, cells[segments, handoff, sender])):,.0f}" for sender in LC_CWE_SENDERS)]
         for segments in (64, 250) for handoff in (0.25, 1, 2, 3)
     ]
+
+
+def split_idle(lines):
+    """The longest time without a new byte at the MH, of ten runs; in how many of them it was five minutes or more."""
+    def longest_s(run):
+        series = run["series"]
+        arrivals = [at for at, before, after in zip(series["t_s"][1:], series["rcv_nxt"], series["rcv_nxt"][1:])
+                    if after != before]
+        return max(late - early for early, late in zip(arrivals, arrivals[1:]))
+
+    cells = groups(lines, "remedy", "disconnection_s")
+
+    def cell(runs):
+        lengths = list(map(longest_s, runs))
+        return f"{max(lengths):.0f} s, {sum(length >= 300 for length in lengths)} of {len(lengths)}"
+
+    return [
+        [REMEDIES.get(remedy, remedy), *(cell(cells[remedy, length]) for length in (0.5, 1.5, 2.5, 3.5, 4.5))]
+        for remedy in ("none", "I-TCP", "MTCP", "M-TCP")
+    ]
+
+
+def mtcp_statements(entries):
+    """A row a statement: the verdicts, what is asked for, what came out, and in how many combinations."""
+    rows = []
+    for entry in entries:
+        asked = dict.fromkeys(rule.rpartition(": ")[2] for rule in entry["printed"].split("; "))
+        came = re.sub(r" \([^)]*\)|, median [^;(]*[^;( ]", "", str(entry["model"]))
+        so_in = re.findall(r"so in (\d+ of \d+) combinations", entry["reason"])
+        rows.append([f"`{entry['id']}`", entry["verdict"], printed_verdict(entry), ", ".join(asked), came, ", ".join(so_in)])
+    return rows

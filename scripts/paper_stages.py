@@ -18,11 +18,13 @@ def lab_run(seconds, scenario, substrate, parts=1):
 
 
 SENDERS = "docs/scenarios/senders.toml"
+# Of the claims, in the order of PAPERS: half of the processor seconds that they took. Pictures need the same runs.
+CLAIMS_S = [5, 6, 110, 43, 20]
 HANDOFFS = "papers/snoop-1995/handoff-2.toml papers/snoop-1995/handoff-4.toml"
 STAGES = {
     **{
-        f"claims-{paper}": Stage(20, "model", ["{holdfast}", "lab", "claims", "--paper", paper, "--json"])
-        for paper in PAPERS
+        f"claims-{paper}": Stage(seconds, "model", ["{holdfast}", "lab", "claims", "--paper", paper, "--json"])
+        for paper, seconds in zip(PAPERS, CLAIMS_S, strict=True)
     },
     "lc-cwe": lab_run(5, "papers/lc-cwe-2005/throughput.toml", "model"),
     "lc-cwe-hit-ratio": lab_run(5, "papers/lc-cwe-2005/hit-ratio.toml", "model"),
@@ -37,6 +39,7 @@ STAGES = {
     "mtcp-disconnections": lab_run(5, "papers/mtcp-1997/disconnections.toml", "model"),
     "mtcp-variants": lab_run(5, "papers/mtcp-1997/variants.toml", "model"),
     "mtcp-plus-supervisor": lab_run(20, "papers/mtcp-plus-2007/supervisor.toml", "model"),
+    "mtcp-plus-window": lab_run(5, "papers/mtcp-plus-2007/window.toml", "model"),
     "mtcp-plus-supervisor-newreno": lab_run(5, "papers/mtcp-plus-2007/supervisor-newreno.toml", "model"),
     "baselines-snoop": lab_run(5, "papers/snoop-1995/baselines.toml", "model"),
     "baselines-mtcp": lab_run(5, "papers/mtcp-1997/baselines.toml", "model"),
@@ -46,6 +49,7 @@ STAGES = {
     "baselines-snoop-encrypted": lab_run(5, "papers/snoop-1995/baselines-encrypted.toml", "model"),
     "baselines-mtcp-encrypted": lab_run(5, "papers/mtcp-1997/baselines-encrypted.toml", "model"),
     "handoff-state": lab_run(5, "papers/snoop-1995/handoff-state.toml", "model"),
+    "split-idle": lab_run(5, "docs/scenarios/split-idle.toml", "model"),
     "mtcp-handoff": lab_run(5, "papers/mtcp-1997/handoff.toml", "model"),
     "slow": lab_run(5, "docs/scenarios/slow.toml", "model"),
     "very-slow": lab_run(5, "docs/scenarios/very-slow.toml", "model"),
@@ -54,6 +58,9 @@ STAGES = {
     "senders-model": lab_run(10, SENDERS, "model"),
     "demo": Stage(200, "linux", *(
         ["{holdfast}", "lab", "exec", "--", "{holdfast}", "demo", "--seed", str(seed)] for seed in range(1, 6))),
+    "observe": Stage(10, "linux", *(
+        ["{holdfast}", "lab", "exec", "--env", "HOLDFAST={holdfast}", "--", "{root}/scripts/observe.sh", source]
+        for source in ("carrier", "silence"))),
     "packet-cost": Stage(120, "valgrind", [
         "cargo", "bench", "--locked", "--quiet", "--package", "holdfast-core", "--bench", "packet_cost"]),
     "outages": lab_run(350, "docs/scenarios/outages.toml", "linux", 20),
@@ -84,7 +91,8 @@ STAGES = {
         for name, seconds in (("recordings-core", 1200), ("recordings-uploads", 900))
     },
     **{
-        f"pictures-{paper}": Stage(20, "model", ["{holdfast}", "lab", "report", "--paper", paper, "--out", "{folder}"])
-        for paper in PAPERS
+        f"pictures-{paper}": Stage(seconds + 5, "model", [
+            "{holdfast}", "lab", "report", "--paper", paper, "--out", "{folder}"])
+        for paper, seconds in zip(PAPERS, CLAIMS_S, strict=True)
     },
 }
