@@ -43,6 +43,8 @@ PAGES = [
 
 # In a stage's folder: why its last attempt failed.
 FAILED = "failed"
+# In a stage's folder: the digest of other stages' results that it was made with.
+USED = "used"
 
 
 def missing(needs, program):
@@ -58,7 +60,7 @@ def missing(needs, program):
 
 def key_of(stage, program_digest):
     """A stage is repeated if the program, its commands or its scenario has changed."""
-    digest = hashlib.sha256((program_digest + json.dumps(stage.commands)).encode())
+    digest = hashlib.sha256((program_digest + json.dumps(stage.commands) + "".join(stage.uses)).encode())
     own = {"recordings": ["docs/recordings/bench.py", "docs/recordings/link_statistics.py"]}
     if stage.needs == "valgrind":
         own["valgrind"] = sorted(map(str, Path("crates/core").rglob("*.rs")))
@@ -74,6 +76,19 @@ def key_of(stage, program_digest):
 
 def part_file(folder, number):
     return folder / f"{number:02}.results"
+
+
+def files_used(stage, folder):
+    """Results of the stages that this one uses, if they are whole."""
+    whole = [name for name in stage.uses if complete(folder, name)]
+    return [part_file(folder / name, number + 1) for name in whole for number in range(len(STAGES[name].commands))]
+
+
+def digest_used(stage, folder):
+    digest = hashlib.sha256()
+    for file in files_used(stage, folder):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def run_command(command, **settings):
@@ -103,6 +118,10 @@ def run_part(stage, number, folder, program):
     partial = whole.with_suffix(".partial")
     names = {"holdfast": program, "file": partial, "folder": folder, "root": Path.cwd()}
     command = [word.format(**names) for word in stage.commands[number - 1]]
+    used = files_used(stage, folder.parent)
+    command += ["--results", *map(str, used)] if used else []
+    if stage.uses:
+        (folder / USED).write_text(digest_used(stage, folder.parent))
     for left in (partial, folder / FAILED):
         left.unlink(missing_ok=True)
     # The bench writes below its current folder.
@@ -146,7 +165,10 @@ def run(folder, wanted):
         if skipped[stage.needs]:
             notes[name] = f"skipped: {skipped[stage.needs]}"
             continue
-        if not (own / "key").exists() or (own / "key").read_text() != key:
+        # Results that this one uses may be new, or be made in this very run.
+        is_old = any(used in stage.uses for used, _ in parts) or (
+            (own / USED).exists() and (own / USED).read_text() != digest_used(stage, folder))
+        if is_old or not (own / "key").exists() or (own / "key").read_text() != key:
             shutil.rmtree(own, ignore_errors=True)
             own.mkdir(parents=True)
             (own / "key").write_text(key)

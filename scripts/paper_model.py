@@ -65,6 +65,22 @@ def mtcp_disconnections(lines):
     return rows
 
 
+def mtcp_table_1(lines):
+    """A row a column of the paper's table, and plain TCP: means in seconds, and the most bytes acknowledged ahead."""
+    cells = groups(lines, "scheme", "condition")
+    names = {
+        "fast-retransmit": "fast retransmissions", "snoop": "Snoop of 1995", "i-tcp": "I-TCP", "mtcp-1994": "MTCP",
+        "m-tcp": "M-TCP", "tcp": "plain TCP",
+    }
+
+    def row(scheme, name):
+        runs = [cells[scheme, condition] for condition in ("errors", "long", "frequent")]
+        ahead = max(run["acknowledged_ahead_bytes"] for of_condition in runs for run in of_condition)
+        return [name, *(f"{statistics.fmean(map(transfer_s, of_condition)):,.0f}" for of_condition in runs), f"{ahead:,}"]
+
+    return [row(scheme, name) for scheme, name in names.items()]
+
+
 def mtcp_variants(lines):
     cells = groups(lines, "scheme", "bytes", "disconnection_s")
 

@@ -4,10 +4,13 @@ from paper_tables import PAPERS
 
 
 class Stage:
-    """What makes results: parts, each a command with one file of results. `seconds`: on two idle processors."""
+    """What makes results: parts, each a command with one file of results. `seconds`: on two idle processors.
 
-    def __init__(self, seconds, needs, *commands):
-        self.seconds, self.needs, self.commands = seconds, needs, commands
+    `uses`: stages whose results each command gets, as far as the folder has them.
+    """
+
+    def __init__(self, seconds, needs, *commands, uses=()):
+        self.seconds, self.needs, self.commands, self.uses = seconds, needs, commands, uses
 
 
 def lab_run(seconds, scenario, substrate, parts=1):
@@ -37,6 +40,7 @@ STAGES = {
     "freeze-VI": lab_run(5, "papers/freeze-tcp-2000/modem-far.toml", "model"),
     "freeze-taken": lab_run(5, "papers/freeze-tcp-2000/table-2-taken.toml", "model"),
     "mtcp-disconnections": lab_run(5, "papers/mtcp-1997/disconnections.toml", "model"),
+    "mtcp-table-1": lab_run(5, "papers/mtcp-1997/table-1.toml", "model"),
     "mtcp-variants": lab_run(5, "papers/mtcp-1997/variants.toml", "model"),
     "mtcp-plus-supervisor": lab_run(20, "papers/mtcp-plus-2007/supervisor.toml", "model"),
     "mtcp-plus-window": lab_run(5, "papers/mtcp-plus-2007/window.toml", "model"),
@@ -90,9 +94,17 @@ STAGES = {
         name: Stage(seconds, "recordings", ["{root}/docs/recordings/bench.py", name.removeprefix("recordings-")])
         for name, seconds in (("recordings-core", 1200), ("recordings-uploads", 900))
     },
-    **{
-        f"pictures-{paper}": Stage(seconds + 5, "model", [
-            "{holdfast}", "lab", "report", "--paper", paper, "--out", "{folder}"])
-        for paper, seconds in zip(PAPERS, CLAIMS_S, strict=True)
-    },
+}
+
+
+def beside(paper):
+    """The stages with the paper's baselines and with today's senders, which have parts of its page to themselves."""
+    kinds = tuple(f"papers/{paper}/{kind}" for kind in ("baselines", "today"))
+    return [name for name, stage in STAGES.items() if any(word.startswith(kinds) for word in stage.commands[0])]
+
+
+STAGES |= {
+    f"pictures-{paper}": Stage(seconds + 5, "model", [
+        "{holdfast}", "lab", "report", "--paper", paper, "--out", "{folder}"], uses=beside(paper))
+    for paper, seconds in zip(PAPERS, CLAIMS_S, strict=True)
 }

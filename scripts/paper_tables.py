@@ -34,6 +34,7 @@ TABLES = {
     "senders-bbr": (["senders-model", "senders"], linux.senders("bbr")),
     "lc-cwe": (["lc-cwe"], model.lc_cwe),
     "mtcp-disconnections": (["mtcp-disconnections"], model.mtcp_disconnections),
+    "mtcp-table-1": (["mtcp-table-1"], model.mtcp_table_1),
     "mtcp-variants": (["mtcp-variants"], model.mtcp_variants),
     "split-idle": (["split-idle"], model.split_idle),
     "mtcp-statements": (["claims-mtcp-1997"], model.mtcp_statements),

@@ -566,8 +566,8 @@ fn other_authors_remedies_stand_in_a_table_and_in_drawings() {
         seen.text
     );
     assert!(seen.text.contains("16010base stationMTCP"), "{}", seen.text);
-    // Seven remedies beside the first one are two drawings.
-    assert_eq!(page.matches("<figcaption>").count(), 2, "{page}");
+    // Eleven remedies beside the first one are three drawings.
+    assert_eq!(page.matches("<figcaption>").count(), 3, "{page}");
     let of_page = super::runs(&paper).unwrap().into_iter();
     let own = of_page.filter(|run| run.scenario == "mtcp-1997/baselines");
     assert_eq!(own.count(), runs.len());
