@@ -21,7 +21,7 @@ silence) carrier=() ;;
     ;;
 esac
 folder="$(mktemp -d)"
-trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$folder"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null || true; wait || true; rm -rf "$folder"' EXIT
 
 # Waits until a command succeeds.
 wait_for() {
@@ -30,7 +30,7 @@ wait_for() {
         "$@" >/dev/null 2>&1 && return
         sleep 0.05
     done
-    echo "observe.sh: did not come: $*" >&2
+    echo "observe.sh: no success in 5 s: $*" >&2
     exit 1
 }
 
@@ -46,7 +46,7 @@ ip -n gateway link set wired up
 ip netns exec gateway sysctl -q net.ipv4.ip_forward=1
 "$program" link --fh-ns /run/netns/gateway --mh-ns /run/netns/mh --fh-address 10.0.2.1/24 --mh-address 10.0.2.2/24 \
     --rate 20 --delay 25 --queue 200 --outage 4.0+3.0 --outage 12.0+1.0 --start first-packet "${carrier[@]}" &
-wait_for ip -n mh address show dev link-mh
+wait_for ip -n mh route get 10.0.2.1
 ip -n fh route add default via 10.0.1.1
 ip -n mh route add default via 10.0.2.1
 socket="$folder/control"

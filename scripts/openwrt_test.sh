@@ -79,29 +79,35 @@ done
 settings="$root/var/etc/holdfast-gateway.toml"
 cp "$settings" "$root/tmp/before.toml"
 cp "$root/etc/config/holdfast" "$root/tmp/right.uci"
-# mistake LINE PROBLEM
-mistake() {
+# Starts both daemons with this line in the gateway's file; the log has the problem.
+start_with() {
     cp "$root/tmp/right.uci" "$root/etc/config/holdfast"
     echo "$1" >>"$root/etc/config/holdfast"
     in_root /etc/init.d/holdfast start >"$root/tmp/started" 2>"$root/tmp/errors" || true
-    printed tests/started.txt "$root/tmp/started"
-    cmp "$root/tmp/before.toml" "$settings" || fail 'a mistake has changed the settings of a running daemon'
-    [ "$(wc -l <"$root/tmp/errors")" -eq 1 ] || fail 'a mistake is not one line'
+    [ "$(wc -l <"$root/tmp/errors")" -eq 1 ] || fail "not one line in the log: $1"
     grep -q -F "$2" "$root/tmp/errors" || {
         cat "$root/tmp/errors" >&2
         fail "not in the log: $2"
     }
 }
+# mistake LINE PROBLEM
+mistake() {
+    cp "$root/tmp/before.toml" "$settings"
+    start_with "$1" "gateway: the previous settings stay in force: $2"
+    printed tests/started.txt "$root/tmp/started"
+    cmp "$root/tmp/before.toml" "$settings" || fail 'a mistake has changed the settings of a running daemon'
+    in_root /etc/init.d/holdfast stop >"$root/tmp/stopped"
+    [ -z "$(ls "$root/var/etc")" ] || fail 'settings are left after a stop'
+    start_with "$1" "gateway: not started: $2"
+    ! grep -q '^instance gateway' "$root/tmp/started" || fail 'wrong settings were started'
+    grep -q '^instance mobile' "$root/tmp/started" || fail 'the other daemon was not started'
+    [ "$(ls "$root/var/etc")" = holdfast-mobile.toml ] || fail 'a mistake leaves a file'
+}
 mistake "option scheme 'autto'" '/etc/config/holdfast: key `gateway.scheme`: got "autto"'
 mistake "option wirless 'lan0'" '/etc/config/holdfast: key `gateway.wirless`'
-mistake "option 'wire less' x" 'gateway: the settings of before stay: uci-to-toml: /etc/config/holdfast:'
-in_root /etc/init.d/holdfast stop >"$root/tmp/stopped"
-[ -z "$(ls "$root/var/etc")" ] || fail 'settings are left after a stop'
-in_root /etc/init.d/holdfast start >"$root/tmp/started" 2>"$root/tmp/errors" || true
-! grep -q '^instance gateway' "$root/tmp/started" || fail 'wrong settings were started'
-grep -q '^instance mobile' "$root/tmp/started" || fail 'the other daemon was not started'
-[ "$(wc -l <"$root/tmp/errors")" -eq 1 ] || fail 'a mistake is not one line'
-[ "$(ls "$root/var/etc")" = holdfast-mobile.toml ] || fail 'a mistake leaves a file'
+mistake "option 'wire less' x" 'uci-to-toml: /etc/config/holdfast:'
+# What the replacement of uci refuses, and uci-to-toml takes.
+mistake "# option 'a comment'" '/etc/config/holdfast: uci cannot read it; run: uci show holdfast'
 
 # netifd's events reach the mobile's daemon; those of other interfaces do not.
 in_root holdfast mobile --config /var/etc/holdfast-mobile.toml >"$root/tmp/mobile.log" 2>&1 &

@@ -298,9 +298,10 @@ readonly -A sockets=([gateway]=/run/holdfast/gateway.sock [mobile]=/run/holdfast
 # status DAEMON
 status() { inside holdfast status --json --socket "${sockets[$1]}"; }
 number() { sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" | head -n 1; }
-# What each daemon has counted if it serves a flow: the mobile gets copies of an upload.
-readonly -A served=([gateway]=tracked [mobile]=tcp-path.copied_uplink)
-serves_a_flow() { [ "$(status "$1" | number "${served[$1]}")" -gt 0 ]; }
+tracks_both_flows() { [ "$(status gateway | number tracked)" -ge 2 ]; }
+# The mobile gets copies of both directions while the link is up. A flow that began before it is adopted.
+gets_copies() { [ "$(status mobile | number "tcp-path.copied_$1")" -gt 0 ]; }
+adopts_both_flows() { [ "$(status mobile | number flows_adopted)" -ge 2 ]; }
 main_pid() { inside systemctl show -P MainPID "holdfast-$1"; }
 not_started_yet() {
     local daemon
@@ -341,8 +342,9 @@ started_transfers() {
     done
     end_of mh download "$work/download.progress"
     end_of mh upload "$work/enough"
-    until_true serves_a_flow gateway
-    until_true serves_a_flow mobile
+    until_true tracks_both_flows
+    until_true gets_copies downlink
+    until_true gets_copies uplink
 }
 more_bytes_than() { [ "$(stat -c %s "$work/$1.progress")" -gt "$2" ]; }
 upgraded() {
@@ -354,16 +356,16 @@ upgraded() {
     manager install "/root/next.$kind"
     for daemon in gateway mobile; do
         after="$(main_pid $daemon)"
-        [ "${before[$daemon]}" != "$after" ] && [ "$after" != 0 ]
+        [ "${before[$daemon]}" != "$after" ]
+        [ "$after" != 0 ]
         until_true status $daemon
     done
     for direction in download upload; do
         until_true more_bytes_than $direction "$(stat -c %s "$work/$direction.progress")"
     done
     # The successors have adopted the flows that began before them.
-    for daemon in gateway mobile; do
-        until_true serves_a_flow $daemon
-    done
+    until_true tracks_both_flows
+    until_true adopts_both_flows
     inside grep -q -x 'wireless = "wireless0"' /etc/holdfast/holdfast.toml
     installed_version | grep -F '+next'
 }
@@ -457,7 +459,7 @@ life_in() {
     [ "$kind" = deb ] || check "$suite: the files" inside rpm -V --noconfig holdfast
     check "$suite: no unit is enabled or started" not_started_yet
     check "$suite: gateway and mobile: --check, start, status" started_daemons
-    check "$suite: a download by the gateway, an upload by the mobile" started_transfers
+    check "$suite: a download and an upload through both daemons" started_transfers
     check "$suite: upgrade in mid-transfer" upgraded
     check "$suite: the bytes of both transfers" intact
     check "$suite: NetworkManager's hook" hooked

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The transfers of scripts/package_test.sh: the FH listens at 10.1.0.2, the MH connects. 2 MB/s.
+"""The transfers of scripts/package_test.sh, 2 MB/s: the FH listens at 10.1.0.2, and the MH connects.
 
     package_transfer.py fh|mh download|upload FILE
 
@@ -27,8 +27,8 @@ def accepted(address):
     with socket.create_server(address) as listener:
         while True:
             connection, _ = listener.accept()
-            # A probe sends nothing and leaves.
-            if connection.recv(1, socket.MSG_PEEK):
+            # A probe sends nothing and leaves; the MH sends a byte first.
+            if connection.recv(1):
                 return connection
 
 
@@ -60,7 +60,7 @@ if host == "probe":
 else:
     connect = {"fh": accepted, "mh": socket.create_connection}[host]
     with connect(ADDRESSES[direction]) as connection:
-        if (host, direction) == ("mh", "download"):
+        if host == "mh":
             connection.sendall(b"x")
         sends = (host == "fh") == (direction == "download")
         total, digest = (send if sends else receive)(connection, sys.argv[3])

@@ -21,13 +21,13 @@ def lab_run(seconds, scenario, substrate, parts=1):
 
 
 SENDERS = "docs/scenarios/senders.toml"
-# Of the claims, in the order of PAPERS: half of the processor seconds that they took. Pictures need the same runs.
-CLAIMS_S = [5, 6, 110, 43, 20]
+# Half of the processor seconds that the claims took. Pictures need the same runs.
+CLAIMS_S = {"lc-cwe-2005": 5, "snoop-1995": 6, "mtcp-1997": 110, "mtcp-plus-2007": 43, "freeze-tcp-2000": 20}
 HANDOFFS = "papers/snoop-1995/handoff-2.toml papers/snoop-1995/handoff-4.toml"
 STAGES = {
     **{
         f"claims-{paper}": Stage(seconds, "model", ["{holdfast}", "lab", "claims", "--paper", paper, "--json"])
-        for paper, seconds in zip(PAPERS, CLAIMS_S, strict=True)
+        for paper, seconds in CLAIMS_S.items()
     },
     "lc-cwe": lab_run(5, "papers/lc-cwe-2005/throughput.toml", "model"),
     "lc-cwe-hit-ratio": lab_run(5, "papers/lc-cwe-2005/hit-ratio.toml", "model"),
@@ -106,5 +106,5 @@ def beside(paper):
 STAGES |= {
     f"pictures-{paper}": Stage(seconds + 5, "model", [
         "{holdfast}", "lab", "report", "--paper", paper, "--out", "{folder}"], uses=beside(paper))
-    for paper, seconds in zip(PAPERS, CLAIMS_S, strict=True)
+    for paper, seconds in CLAIMS_S.items()
 }

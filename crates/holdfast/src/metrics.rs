@@ -199,7 +199,7 @@ impl Page {
         self.write_info(&[
             ("daemon", "mobile"),
             ("version", &status.version),
-            ("scheme", status.scheme.as_deref().unwrap_or("none")),
+            ("scheme", &status.scheme),
             ("interface", &status.interface),
         ]);
         let is_up = matches!(status.link, LinkState::Up | LinkState::GoingDownSoon);

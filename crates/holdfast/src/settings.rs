@@ -102,17 +102,17 @@ fn refuse_shared_address(
     web: &WebSettings,
     flag: Option<&Listen>,
 ) -> Result<(), SettingsError> {
-    let (Some(page), Some(own)) = (&web.listen, &metrics.listen) else {
+    let (Some(page), Some(metrics_at)) = (&web.listen, &metrics.listen) else {
         return Ok(());
     };
-    if !page.overlaps(own) {
+    if !page.overlaps(metrics_at) {
         return Ok(());
     }
-    let (shown, taken) = (page.to_string(), own.to_string());
-    let problem = if page == own {
+    let (shown, taken) = (page.to_string(), metrics_at.to_string());
+    let problem = if page == metrics_at {
         format!("got {shown:?}, which metrics.listen has too; takes another port or path")
     } else {
-        format!("got {shown:?}, and metrics.listen has {taken:?}; takes another port")
+        format!("got {shown:?}, at the port of metrics.listen ({taken:?}); takes another port")
     };
     Err(match flag {
         Some(_) => SettingsError::at_key(None, "--web", problem),

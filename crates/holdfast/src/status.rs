@@ -234,14 +234,12 @@ pub(crate) fn mobile_text(status: &MobileSessionStatus) -> String {
         match &status.refused {
             Some(reason) => format!("REFUSED by the gateway: {reason}"),
             None if status.acknowledged => "acknowledged by the gateway".into(),
-            None if status.gateway.is_none() && status.scheme.is_some() => "no gateway set".into(),
+            None if status.gateway.is_none() && status.scheme != "none" => "no gateway set".into(),
             None => "not acknowledged yet".into(),
         }
     );
     line!(text, "addresses {}", list(&status.addresses));
-    if let Some(scheme) = &status.scheme {
-        line!(text, "scheme {scheme}");
-    }
+    line!(text, "scheme {}", status.scheme);
     line!(
         text,
         "{}",

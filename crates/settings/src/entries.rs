@@ -69,16 +69,19 @@ pub enum Listen {
 }
 
 impl Listen {
-    /// Whether no two sockets can listen at both: one address of all, such as `0.0.0.0`, takes the port
-    /// of each. Linux serves IPv4 at `[::]`, too.
+    /// Whether a socket at one address keeps another socket from the other address. `0.0.0.0` takes the
+    /// port of each IPv4 address, and `[::]` that of all (unless `net.ipv6.bindv6only` is set).
     pub fn overlaps(&self, other: &Self) -> bool {
         let (Self::Tcp(one), Self::Tcp(two)) = (self, other) else {
             return self == other;
         };
-        let covers = |wide: &SocketAddr, narrow: &SocketAddr| {
-            wide.ip().is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4())
+        // An IPv4 address may be written as one of IPv6; the system chooses another port for each 0.
+        let (a, b) = (one.ip().to_canonical(), two.ip().to_canonical());
+        let covers = |wide: IpAddr, narrow: IpAddr| {
+            wide.is_unspecified() && (wide.is_ipv6() || narrow.is_ipv4())
         };
-        one == two || one.port() == two.port() && (covers(one, two) || covers(two, one))
+        let same_port = one.port() == two.port() && one.port() != 0;
+        same_port && (a == b || covers(a, b) || covers(b, a))
     }
 }
 

@@ -360,7 +360,8 @@ impl<P: Payload> Flow<P> {
         (arrivals, bytes)
     }
 
-    /// Those bytes that `transmissions` has. It was empty at link up: they were sent since.
+    /// Bytes that the segment newly shows to have arrived and that were sent since link up, when
+    /// `transmissions` was empty.
     #[cold]
     pub(crate) fn arrived_since_up(&self, segment: &Segment) -> u32 {
         let mut bytes = 0_u32;

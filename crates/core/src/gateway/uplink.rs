@@ -72,7 +72,7 @@ impl<P: Payload> Gateway<P> {
 }
 
 impl<P: Payload> Turn<'_, P> {
-    /// The flow takes in the numbers of the segment, and the window of a recovery what has arrived.
+    /// Updates the flow by the segment's numbers. In a recovery the window grows by what has arrived.
     fn follow_mh_segment(&mut self, segment: &Segment, payload: &P) -> AckOutcome {
         let (key, least_rtt) = (self.flow.key, self.mobile.rtt.least());
         let recovers = self.mobile.link == Link::Recovering;
@@ -87,7 +87,8 @@ impl<P: Payload> Turn<'_, P> {
             self.now,
         );
         if let Some(bytes) = since_up {
-            // Of a segment that is not credible nothing counts.
+            // Of a segment that is not credible nothing has arrived. A flow that is opened anew has
+            // forgotten what was sent.
             let arrived = bytes.min(outcome.arrived_bytes);
             self.mobile
                 .grow_window(outcome.delivered, arrived, self.now);

@@ -59,9 +59,9 @@ pub(crate) struct Snoop<P> {
     fixed_half: FixedHalf,
     /// `today`: the reports of losses to the FH.
     fh_report: FhReport,
-    /// `today`: when the newest packet that was sent once was sent, and when it was answered.
+    /// `today`: the newest packet that was sent once: when it was sent, and when it was answered.
     answered: Option<(Instant, Instant)>,
-    /// `today`: the recent minimum of these.
+    /// `today`: the recent minimum of the round trips.
     standing: StandingRtt,
     /// `today`: whether packets are lost other than by a queue.
     radio: Radio,

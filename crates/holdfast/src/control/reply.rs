@@ -249,9 +249,9 @@ pub(crate) struct MobileSessionStatus {
     pub(crate) uptime_s: f64,
     /// The watched interface.
     pub(crate) interface: String,
-    /// The scheme, as `--scheme` takes it; none: signals only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) scheme: Option<String>,
+    /// The scheme, as `--scheme` takes it.
+    #[serde(default)]
+    pub(crate) scheme: String,
     /// The gateway's signal address.
     pub(crate) gateway: Option<SocketAddr>,
     /// The link as last reported.

@@ -61,7 +61,10 @@ fn run_at(wireless: &str, settings: &GatewaySettings) -> Vec<Finding> {
         let state_file = settings.state_file(wireless);
         findings.extend(check_state_file(&state_file, settings.core.flows_max));
     }
-    findings.push(check_data_path(wireless, attach(wireless, settings)));
+    // Without TCX the programs of the running daemon would be replaced, and then removed.
+    if !is_running {
+        findings.push(check_data_path(wireless, attach(wireless, settings)));
+    }
     findings
 }
 

@@ -49,7 +49,8 @@ pub(crate) fn run(settings: &MobileSettings) -> Vec<Finding> {
         let cells = settings.cells.iter();
         findings.extend(cells.filter_map(|cell| check_gateway(cell, settings.key.as_ref()?)));
     }
-    if settings.uplink.is_some() || settings.host.is_some() {
+    // Without TCX the programs of the running daemon would be replaced, and then removed.
+    if !is_running && (settings.uplink.is_some() || settings.host.is_some()) {
         findings.push(check_data_path(name, attach(settings)));
     }
     findings

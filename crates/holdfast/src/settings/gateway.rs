@@ -178,8 +178,8 @@ impl GatewayArgs {
         running: &GatewaySettings,
     ) -> Result<Reloaded<GatewaySettings>, SettingsError> {
         let over = |file: &SettingsFile| self.over(file);
-        let is_live = |key: &str, _: &GatewaySettings| GATEWAY_LIVE.contains(&key);
-        let mut reloaded = Reloaded::read(self.config.as_deref(), &running.file, is_live, over)?;
+        let applies = |key: &str, _: &GatewaySettings| GATEWAY_LIVE.contains(&key);
+        let mut reloaded = Reloaded::read(self.config.as_deref(), &running.file, applies, over)?;
         let keys = |settings: &GatewaySettings| -> Vec<_> {
             let mobiles = settings.mobiles.iter();
             mobiles.map(|mobile| mobile.key.clone()).collect()

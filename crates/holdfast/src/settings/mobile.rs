@@ -27,6 +27,9 @@ mod sources;
 pub(crate) use holdfast_settings::mobile::Cell;
 pub(crate) use sources::{ModemChoice, SourceSettings};
 
+/// The key that names the file of the mobile's key.
+const KEY_FILE: &str = "mobile.key_file";
+
 /// The flags of the daemon.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct MobileDaemonArgs {
@@ -137,13 +140,28 @@ impl MobileDaemonArgs {
     ) -> Result<Reloaded<MobileSettings>, SettingsError> {
         let over = |file: &SettingsFile| self.over(file);
         // The key goes with its gateway: where that stays, the key stays too.
-        let is_live = |key: &str, wanted: &MobileSettings| {
-            MOBILE_LIVE.contains(&key)
-                && (key != "mobile.key_file" || wanted.cells == running.cells)
+        let has_same_gateways = |wanted: &MobileSettings| {
+            let gateways = |cells: &[Cell]| {
+                cells
+                    .iter()
+                    .map(|cell| &cell.gateway)
+                    .cloned()
+                    .collect::<Vec<_>>()
+            };
+            gateways(&wanted.cells) == gateways(&running.cells)
         };
-        let mut reloaded = Reloaded::read(self.config.as_deref(), &running.file, is_live, over)?;
-        if reloaded.settings.key != running.key {
-            reloaded.note_replaced_file("mobile.key_file");
+        let applies = |key: &str, wanted: &MobileSettings| {
+            MOBILE_LIVE.contains(&key) && (key != KEY_FILE || has_same_gateways(wanted))
+        };
+        let mut reloaded = Reloaded::read(self.config.as_deref(), &running.file, applies, over)?;
+        if reloaded.settings.key == running.key {
+            return Ok(reloaded);
+        }
+        if has_same_gateways(&reloaded.wanted) {
+            reloaded.note_replaced_file(KEY_FILE);
+        } else {
+            reloaded.settings.key.clone_from(&running.key);
+            reloaded.left.push(KEY_FILE.to_owned());
         }
         Ok(reloaded)
     }

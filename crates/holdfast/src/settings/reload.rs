@@ -57,6 +57,8 @@ pub(super) fn is_live(section: &Section, key: &Key) -> bool {
 pub(crate) struct Reloaded<T> {
     /// What is in force from now on.
     pub(crate) settings: T,
+    /// What the whole file would give.
+    pub(super) wanted: T,
     /// Keys with another value, which is in force.
     pub(crate) applied: Vec<String>,
     /// Keys with another value, which only a restart applies.
@@ -64,12 +66,12 @@ pub(crate) struct Reloaded<T> {
 }
 
 impl<T> Reloaded<T> {
-    /// Reads the file that `running` came from again; `over` makes the settings of a file, and `is_live`
-    /// has what the whole file would give.
+    /// Reads the file that `running` came from again. `over` makes the settings of a file. `applies` judges
+    /// a key; it also gets the settings of the whole new file.
     pub(super) fn read(
         config: Option<&Path>,
         running: &SettingsFile,
-        is_live: impl Fn(&str, &T) -> bool,
+        applies: impl Fn(&str, &T) -> bool,
         over: impl Fn(&SettingsFile) -> Result<T, SettingsError>,
     ) -> Result<Self, SettingsError> {
         let newer = running.read_again(config)?;
@@ -78,7 +80,7 @@ impl<T> Reloaded<T> {
         let mut file = running.clone();
         let (mut applied, mut left) = (Vec::new(), Vec::new());
         for key in newer.differences(running) {
-            if is_live(&key, &wanted) {
+            if applies(&key, &wanted) {
                 file.take_over(&key, &newer);
                 applied.push(key);
             } else {
@@ -87,6 +89,7 @@ impl<T> Reloaded<T> {
         }
         Ok(Self {
             settings: over(&file)?,
+            wanted,
             applied,
             left,
         })

@@ -71,19 +71,20 @@ fn the_page_and_the_metrics_have_an_address_each() {
         "hf.toml: key `web.listen`: got \"127.0.0.1:9848\", which metrics.listen has too; takes \
          another port or path"
     );
-    // Linux refuses the second of these sockets, too.
+    // Linux refuses the second socket of each pair, too.
     for (page, own) in [
         ("0.0.0.0:9848", "127.0.0.1:9848"),
         ("127.0.0.1:9848", "0.0.0.0:9848"),
         ("[::]:9848", "127.0.0.1:9848"),
         ("[::1]:9848", "[::]:9848"),
+        ("[::ffff:127.0.0.1]:9848", "0.0.0.0:9848"),
     ] {
         let both = format!("[metrics]\nlisten = \"{own}\"\n[web]\nlisten = \"{page}\"");
         assert_eq!(
             error(&both),
             format!(
-                "hf.toml: key `web.listen`: got \"{page}\", and metrics.listen has \"{own}\"; takes \
-                 another port"
+                "hf.toml: key `web.listen`: got \"{page}\", at the port of metrics.listen (\"{own}\"); \
+                 takes another port"
             )
         );
     }

@@ -136,7 +136,7 @@ fn mobile_head(top: &Top, status: &MobileSessionStatus) -> Text<'static> {
         status.interface,
         word(&status.link),
         seconds(status.uptime_s),
-        status.scheme.as_deref().unwrap_or("none")
+        status.scheme
     );
     let gateway = status
         .gateway

@@ -309,7 +309,7 @@ const savedColumn = (outages) => [
 
 function mobileView(status, before, nowS) {
   heading(`Holdfast mobile, ${status.interface}`,
-    `version ${status.version}, gateway ${status.gateway ?? "none"}, ${status.scheme ?? "signals only"}`);
+    `version ${status.version}, gateway ${status.gateway ?? "none"}, scheme ${status.scheme}`);
   put("figures", "Now", tiles([
     ["link", html("span", { class: `word-${status.link}` }, status.link), `epoch ${status.epoch}`],
     ["from the gateway", newest(measured.downlink)], ["to the gateway", newest(measured.uplink)],

@@ -86,9 +86,9 @@ impl Connection {
         }
     }
 
-    /// What the loss of the segment at `snd.una` is put down to. Without LC each loss halves the window;
-    /// CWE alone judges it too, since a loss by congestion ends it ("if no packet is lost due to
-    /// congestion", section II).
+    /// What the loss of the segment at `snd.una` is put down to. CWE alone judges it too: a loss by
+    /// congestion stops the extrapolation ("if no packet is lost due to congestion", section II). The
+    /// window shrinks as Reno's.
     pub(super) fn cause_of_loss(&mut self, by_timeout: bool, now: Instant) -> Cause {
         let OnHandoff::LcCwe { classifies, .. } = self.settings.on_handoff else {
             return Cause::Congestion;
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn cwe_alone_judges_its_losses_and_halves_the_window_all_the_same() {
+    fn cwe_alone_judges_its_losses_and_its_window_is_renos() {
         let cwe = OnHandoff::LcCwe {
             classifies: false,
             extrapolates: true,

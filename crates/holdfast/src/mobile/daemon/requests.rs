@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use holdfast_core::{LinkSource, LinkState};
 use holdfast_net::datapath::interface_bytes;
-use holdfast_settings::mobile::MobileSchemeName;
 
 use super::Daemon;
 use crate::control::{
@@ -92,13 +91,12 @@ impl Daemon {
         if let Some(uplink) = &self.uplink {
             by_name.extend(uplink.counters().await);
         }
-        let scheme = self.settings.scheme;
         MobileSessionStatus {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             interface: self.cells.present().interface.clone(),
-            scheme: (scheme != MobileSchemeName::None).then(|| scheme.name().to_owned()),
+            scheme: self.settings.scheme.name().to_owned(),
             gateway: self.cells.present().gateway,
             link: match (self.cells.present().carrier, self.session.state()) {
                 (None, _) => LinkState::Unknown,

@@ -161,6 +161,19 @@ fn the_key_of_a_gateway_that_stays_stays_too() {
     let reloaded = args.reload(&running).unwrap();
     assert_eq!(reloaded.applied, ["mobile.key_file"]);
     assert_ne!(reloaded.settings.key, running.key);
+    // The same file with another key, for another gateway.
+    let next = holdfast_core::signal::MobileKey::from_random([3; 36]);
+    std::fs::write(&old, next.to_secret_text()).unwrap();
+    write(&format!("gateway = \"192.0.2.2\"\nkey_file = {old:?}\n"));
+    let reloaded = args.reload(&running).unwrap();
+    assert_eq!(reloaded.left, ["mobile.gateway", "mobile.key_file"]);
+    assert_eq!(reloaded.settings.key, running.key);
+    // Another interface with the same gateway.
+    let text =
+        format!("[mobile]\ninterface = \"lo2\"\ngateway = \"192.0.2.1\"\nkey_file = {new:?}\n");
+    std::fs::write(&config, text).unwrap();
+    let reloaded = args.reload(&running).unwrap();
+    assert_eq!(reloaded.applied, ["mobile.key_file"]);
     // The flag names the gateway: the file's does not count, and its key is that of the flag's gateway.
     let flags = flags.into_iter().chain(["--gateway", "192.0.2.1"]);
     let args = MobileFlags::parse_from(flags).mobile;
