@@ -324,6 +324,7 @@ started_daemons() {
     in_shell 'printf "[mobile]\ninterface = \"wired0\"\n" >/etc/holdfast/mobile.toml'
     started gateway /etc/holdfast/holdfast.toml
     started mobile /etc/holdfast/mobile.toml
+    status mobile | grep -F '"scheme": "auto"'
 }
 
 # end_of HOST DIRECTION FILE: one end of a transfer. At its end it prints bytes and hash.

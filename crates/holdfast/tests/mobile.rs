@@ -260,7 +260,7 @@ fn a_mobile_reports_its_carrier_its_addresses_and_commands() {
     }
     let mut world = World::new();
     world.expect(LinkEvent::Up, &[MOBILE]);
-    assert_eq!(world.status()["scheme"], "auto");
+    assert_eq!(world.status()["scheme"], "none");
 
     world.wwan.set_carrier(false).unwrap();
     let down = world.expect(LinkEvent::Down, &[MOBILE]);

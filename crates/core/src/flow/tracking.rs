@@ -54,6 +54,8 @@ pub(crate) struct AckOutcome {
     /// What newly arrived, by when it was sent, and bytes of it.
     pub arrivals: Arrivals,
     pub arrived_bytes: u32,
+    /// In a recovery, those of them that were sent since link up.
+    pub arrived_since_up: u32,
     /// What was known of the flow was wrong; it was opened anew.
     pub is_opened_anew: bool,
 }
@@ -164,12 +166,14 @@ impl<P: Payload> Flow<P> {
     }
 
     /// A segment of the MH that is no SYN. `least_rtt`: the wireless half's shortest round
-    /// trip. `on_acked` gets what it acknowledges before that leaves the cache.
+    /// trip. `in_recovery`: the mobile is. `on_acked` gets what the segment acknowledges before that leaves the
+    /// cache.
     pub(crate) fn track_mh_segment(
         &mut self,
         segment: &Segment,
         payload: &P,
         least_rtt: Option<Duration>,
+        in_recovery: bool,
         on_acked: impl FnOnce(&SegmentCache<P>, (SeqNum, SeqNum)),
         now: Instant,
     ) -> AckOutcome {
@@ -207,6 +211,9 @@ impl<P: Payload> Flow<P> {
         if !self.transmissions.is_empty() {
             let least_rtt = least_rtt.unwrap_or_default();
             (outcome.arrivals, outcome.arrived_bytes) = self.arrivals(segment, least_rtt, now);
+            if in_recovery {
+                outcome.arrived_since_up = self.arrived_since_up(segment);
+            }
         }
         self.note_sack(segment);
         if segment.ack.after(self.fh.una) {
@@ -363,7 +370,7 @@ impl<P: Payload> Flow<P> {
     /// Bytes that the segment newly shows to have arrived and that were sent since link up, when
     /// `transmissions` was empty.
     #[cold]
-    pub(crate) fn arrived_since_up(&self, segment: &Segment) -> u32 {
+    fn arrived_since_up(&self, segment: &Segment) -> u32 {
         let mut bytes = 0_u32;
         self.for_each_arrived(segment, |from, to| {
             bytes = bytes.saturating_add(self.transmissions.bytes_within(from, to));
@@ -371,7 +378,8 @@ impl<P: Payload> Flow<P> {
         bytes
     }
 
-    /// Calls `note` with each range that the ACK and its SACK blocks newly show to have arrived.
+    /// Calls `note` with each range that the ACK and its SACK blocks newly show to have arrived. The segment
+    /// is credible: with an ACK of other numbers this would not end.
     #[inline]
     fn for_each_arrived(&self, segment: &Segment, mut note: impl FnMut(SeqNum, SeqNum)) {
         let mut note_missing = |left: SeqNum, right: SeqNum| {

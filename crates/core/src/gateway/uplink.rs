@@ -72,27 +72,20 @@ impl<P: Payload> Gateway<P> {
 }
 
 impl<P: Payload> Turn<'_, P> {
-    /// Updates the flow by the segment's numbers. In a recovery the window grows by what has arrived.
+    /// The flow takes in the numbers of the segment.
     fn follow_mh_segment(&mut self, segment: &Segment, payload: &P) -> AckOutcome {
         let (key, least_rtt) = (self.flow.key, self.mobile.rtt.least());
-        let recovers = self.mobile.link == Link::Recovering;
-        let since_up = recovers.then(|| self.flow.arrived_since_up(segment));
+        let in_recovery = self.mobile.link == Link::Recovering;
         let (scheme, shared, counters) =
             (&mut *self.scheme, &mut *self.shared, &mut *self.counters);
         let outcome = self.flow.track_mh_segment(
             segment,
             payload,
             least_rtt,
+            in_recovery,
             |cache, range| scheme.on_acked(&key, cache, range, shared, counters),
             self.now,
         );
-        if let Some(bytes) = since_up {
-            // Of a segment that is not credible nothing has arrived. A flow that is opened anew has
-            // forgotten what was sent.
-            let arrived = bytes.min(outcome.arrived_bytes);
-            self.mobile
-                .grow_window(outcome.delivered, arrived, self.now);
-        }
         if outcome.is_opened_anew {
             self.scheme.reset();
         }
@@ -129,6 +122,9 @@ impl<P: Payload> Turn<'_, P> {
             let next = self.now + mobile.next_answer_in(self.settings, self.now);
             let at = &mut self.flow.retransmit_at;
             *at = at.map(|at| at.max(next));
+        }
+        if mobile.link == Link::Recovering {
+            mobile.grow_window(outcome.delivered, outcome.arrived_since_up, self.now);
         }
         mobile.radio_lost_at = mobile.radio_lost_at.max(self.scheme.radio_lost_at());
         let kept_all = self.flow.finds_link_kept_all(segment);
