@@ -141,14 +141,8 @@ impl MobileDaemonArgs {
         let over = |file: &SettingsFile| self.over(file);
         // The key goes with its gateway: where that stays, the key stays too.
         let has_same_gateways = |wanted: &MobileSettings| {
-            let gateways = |cells: &[Cell]| {
-                cells
-                    .iter()
-                    .map(|cell| &cell.gateway)
-                    .cloned()
-                    .collect::<Vec<_>>()
-            };
-            gateways(&wanted.cells) == gateways(&running.cells)
+            let present = running.cells.iter().map(|cell| &cell.gateway);
+            wanted.cells.iter().map(|cell| &cell.gateway).eq(present)
         };
         let applies = |key: &str, wanted: &MobileSettings| {
             MOBILE_LIVE.contains(&key) && (key != KEY_FILE || has_same_gateways(wanted))
