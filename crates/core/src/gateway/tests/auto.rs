@@ -460,3 +460,38 @@ fn losses_that_are_left_to_the_fh_are_not_probed() {
         "{lines:?}"
     );
 }
+
+/// A queue that overflows loses single segments of a large window: more ranges are reported than an ACK has
+/// blocks for. What the MH has reported is not retransmitted to it.
+#[test]
+fn no_report_is_forgotten_however_many_holes_there_are() {
+    const SHORT: u32 = 100;
+    let (mut bench, next) = busy_with_sack(settings(Scheme::Auto));
+    for segment in 0..600 {
+        assert!(bench.down(next + segment * SHORT, SHORT).forwarded);
+    }
+    bench.wait(20);
+    // Of each two segments the first is lost.
+    let second_of = |pair: u32| next + (2 * pair + 1) * SHORT;
+    for pair in 0..300 {
+        bench.up_with_sack(next, second_of(pair), second_of(pair) + SHORT);
+    }
+    bench.link_down();
+    let mut una = next;
+    let mut lines = bench.link_up();
+    // The MH acknowledges what it receives, and with it what it has reported.
+    while una < second_of(299) {
+        lines.extend(bench.wait(20));
+        una += 2 * SHORT;
+        lines.extend(bench.up(una).lines);
+    }
+    let begins = |line: &String| -> u32 {
+        let range = line.trim_start_matches("DATA ");
+        range[..range.find("..").unwrap()].parse().unwrap()
+    };
+    let mut sent: Vec<u32> = lines.iter().map(begins).collect();
+    sent.sort_unstable();
+    sent.dedup();
+    let lost: Vec<u32> = (0..300).map(|pair| second_of(pair) - SHORT).collect();
+    assert_eq!(sent, lost);
+}
