@@ -31,7 +31,7 @@ mod lossy;
 use lossy::LossyWriter;
 
 /// The variable of the environment with the log's filter.
-const FILTER_VARIABLE: &str = "HOLDFAST_LOG";
+pub(crate) const FILTER_VARIABLE: &str = "HOLDFAST_LOG";
 const DEFAULT_FILTER: &str = "info,netlink_packet_route=error";
 /// Before the filter of the settings, which may override it.
 const QUIET: &str = "netlink_packet_route=error";
@@ -197,6 +197,11 @@ fn filter(own: Option<&str>) -> (EnvFilter, Option<String>) {
         Ok(filter) => (filter, None),
         Err(problem) => (EnvFilter::new(DEFAULT_FILTER), Some(problem)),
     }
+}
+
+/// Whether the environment has a filter, also a wrong one: the settings' has no effect then.
+pub(crate) fn is_filtered_by_environment() -> bool {
+    std::env::var_os(FILTER_VARIABLE).is_some()
 }
 
 /// Filters the log by the settings from now on, unless the environment has a filter.

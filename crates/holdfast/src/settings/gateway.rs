@@ -21,6 +21,7 @@ use super::file::{SectionValues, SettingsFile};
 use super::keys::GATEWAY_FILE;
 use super::reload::{GATEWAY_LIVE, Reloaded};
 use crate::control::link_state;
+use crate::log::{FILTER_VARIABLE, is_filtered_by_environment};
 
 mod handoff;
 
@@ -179,7 +180,9 @@ impl GatewayArgs {
     ) -> Result<Reloaded<GatewaySettings>, SettingsError> {
         let over = |file: &SettingsFile| self.over(file);
         let applies = |key: &str, _: &GatewaySettings| GATEWAY_LIVE.contains(&key);
-        let mut reloaded = Reloaded::read(self.config.as_deref(), &running.file, applies, over)?;
+        let stands_over = |key: &str| self.over_key(key);
+        let config = self.config.as_deref();
+        let mut reloaded = Reloaded::read(config, &running.file, stands_over, applies, over)?;
         let keys = |settings: &GatewaySettings| -> Vec<_> {
             let mobiles = settings.mobiles.iter();
             mobiles.map(|mobile| mobile.key.clone()).collect()
@@ -188,6 +191,23 @@ impl GatewayArgs {
             reloaded.note_replaced_file("mobile");
         }
         Ok(reloaded)
+    }
+
+    /// The flag that is given and stands over this key of the file, or the variable.
+    fn over_key(&self, key: &str) -> Option<&'static str> {
+        let (name, is_given) = match key {
+            "gateway.wireless" => ("--wireless", !self.wireless.is_empty()),
+            "gateway.wired" => ("--wired", self.wired.is_some()),
+            "gateway.scheme" => ("--scheme", self.scheme.is_some()),
+            "gateway.control_socket" => ("--control-socket", self.control_socket.is_some()),
+            "gateway.state_file" => ("--state-file", self.state_file.is_some()),
+            "gateway.log_filter" => (FILTER_VARIABLE, is_filtered_by_environment()),
+            "snoop.set" => ("--snoop-set", self.snoop_set.is_some()),
+            "signals.listen" => ("--signal-listen", self.signal_listen.is_some()),
+            "web.listen" => ("--web", self.web.is_some()),
+            _ => return None,
+        };
+        is_given.then_some(name)
     }
 
     /// The same, of a file that is read already.

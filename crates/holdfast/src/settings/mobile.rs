@@ -21,6 +21,7 @@ use super::gateway::{LogFormat, interface};
 use super::key_file::read_key;
 use super::keys::MOBILE_FILE;
 use super::reload::{MOBILE_LIVE, Reloaded};
+use crate::log::{FILTER_VARIABLE, is_filtered_by_environment};
 
 mod sources;
 
@@ -147,17 +148,37 @@ impl MobileDaemonArgs {
         let applies = |key: &str, wanted: &MobileSettings| {
             MOBILE_LIVE.contains(&key) && (key != KEY_FILE || has_same_gateways(wanted))
         };
-        let mut reloaded = Reloaded::read(self.config.as_deref(), &running.file, applies, over)?;
+        let stands_over = |key: &str| self.over_key(key);
+        let config = self.config.as_deref();
+        let mut reloaded = Reloaded::read(config, &running.file, stands_over, applies, over)?;
         if reloaded.settings.key == running.key {
             return Ok(reloaded);
         }
+        let key_file = self.over_key(KEY_FILE).unwrap_or(KEY_FILE);
         if has_same_gateways(&reloaded.wanted) {
-            reloaded.note_replaced_file(KEY_FILE);
+            reloaded.note_replaced_file(key_file);
         } else {
             reloaded.settings.key.clone_from(&running.key);
-            reloaded.left.push(KEY_FILE.to_owned());
+            reloaded.left.push(key_file.to_owned());
         }
         Ok(reloaded)
+    }
+
+    /// The flag that is given and stands over this key of the file, or the variable.
+    fn over_key(&self, key: &str) -> Option<&'static str> {
+        let (name, is_given) = match key {
+            "mobile.interface" => ("--interface", self.interface.is_some()),
+            "mobile.gateway" | "mobile.cells" => ("--gateway", self.gateway.is_some()),
+            KEY_FILE => ("--key-file", self.key_file.is_some()),
+            "mobile.keepalive_s" => ("--keepalive", self.keepalive.is_some()),
+            "mobile.control_socket" => ("--control-socket", self.control_socket.is_some()),
+            "mobile.scheme" => ("--scheme", self.scheme.is_some()),
+            "mobile.log_filter" => (FILTER_VARIABLE, is_filtered_by_environment()),
+            "mobile.freeze_set" => ("--freeze-set", self.freeze_set.is_some()),
+            "web.listen" => ("--web", self.web.is_some()),
+            _ => return None,
+        };
+        is_given.then_some(name)
     }
 
     /// The settings of the flags and of a file that is read already.

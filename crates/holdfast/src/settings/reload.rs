@@ -63,14 +63,17 @@ pub(crate) struct Reloaded<T> {
     pub(crate) applied: Vec<String>,
     /// Keys with another value, which only a restart applies.
     pub(crate) left: Vec<String>,
+    /// Keys with another value that has no effect, and the flag or variable that stands over each.
+    pub(crate) overridden: Vec<(String, &'static str)>,
 }
 
 impl<T> Reloaded<T> {
-    /// Reads the file that `running` came from again. `over` makes the settings of a file. `applies` judges
-    /// a key; it also gets the settings of the whole new file.
+    /// Reads the file that `running` came from again. `over` makes the settings of a file. `stands_over`
+    /// names what overrides a key. `applies` judges a key; it also gets the settings of the whole new file.
     pub(super) fn read(
         config: Option<&Path>,
         running: &SettingsFile,
+        stands_over: impl Fn(&str) -> Option<&'static str>,
         applies: impl Fn(&str, &T) -> bool,
         over: impl Fn(&SettingsFile) -> Result<T, SettingsError>,
     ) -> Result<Self, SettingsError> {
@@ -78,9 +81,13 @@ impl<T> Reloaded<T> {
         // Also what is not applied has to be right.
         let wanted = over(&newer)?;
         let mut file = running.clone();
-        let (mut applied, mut left) = (Vec::new(), Vec::new());
+        let (mut applied, mut left, mut overridden) = (Vec::new(), Vec::new(), Vec::new());
         for key in newer.differences(running) {
-            if applies(&key, &wanted) {
+            if let Some(name) = stands_over(&key) {
+                // No restart is waited for: the next reload does not name it again.
+                file.take_over(&key, &newer);
+                overridden.push((key, name));
+            } else if applies(&key, &wanted) {
                 file.take_over(&key, &newer);
                 applied.push(key);
             } else {
@@ -92,6 +99,7 @@ impl<T> Reloaded<T> {
             wanted,
             applied,
             left,
+            overridden,
         })
     }
 
@@ -106,6 +114,14 @@ impl<T> Reloaded<T> {
     ///
     /// Errors: it did not reach all packet workers.
     pub(crate) fn announce(&self, has_reached_workers: bool) -> anyhow::Result<()> {
+        for (key, name) in &self.overridden {
+            let kind = if name.starts_with('-') {
+                "flag"
+            } else {
+                "variable"
+            };
+            tracing::warn!("{key}: no effect, the {kind} {name} stands over it");
+        }
         if !self.left.is_empty() {
             tracing::warn!(
                 "{}: not applied, the values of the start stay; restart the daemon to apply them, no \

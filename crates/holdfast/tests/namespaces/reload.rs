@@ -38,7 +38,8 @@ fn in_mid_transfer_limits_and_keys_change_and_the_rest_is_named() {
     flow.wait_bytes(MB).unwrap();
     assert_eq!(status(&harness)["cache"]["bytes_max"], 256 * MIB);
     let key = make_key(HOLDFAST.as_ref(), harness.folder()).unwrap();
-    let mut file = "[gateway]\ncache_bytes_max = \"32 MiB\"\nflows_max = 100\n".to_owned();
+    let mut file =
+        "[gateway]\ncache_bytes_max = \"32 MiB\"\nflows_max = 100\nscheme = \"snoop\"\n".to_owned();
     let _ = writeln!(
         file,
         "[[mobile]]\nname = \"mh\"\nkey_file = {key:?}\naddresses = [\"10.0.0.0/8\", \"fd00::/8\"]"
@@ -46,6 +47,7 @@ fn in_mid_transfer_limits_and_keys_change_and_the_rest_is_named() {
     let applied = "the settings were read again; applied: gateway.cache_bytes_max, mobile";
     reload(&mut harness, &file, applied);
     assert!(log(&harness).contains("gateway.flows_max: not applied"));
+    assert!(log(&harness).contains("gateway.scheme: no effect, the flag --scheme stands over it"));
     await_that("the worker has its limit", || {
         status(&harness)["cache"]["bytes_max"] == 32 * MIB
     });

@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use clap::CommandFactory as _;
+
 use super::super::reload::{GATEWAY_LIVE, MOBILE_LIVE};
 use super::*;
 
@@ -176,12 +178,174 @@ fn the_key_of_a_gateway_that_stays_stays_too() {
     assert_eq!(reloaded.applied, ["mobile.key_file"]);
     // The flag names the gateway: the file's does not count, and its key is that of the flag's gateway.
     let flags = flags.into_iter().chain(["--gateway", "192.0.2.1"]);
-    let args = MobileFlags::parse_from(flags).mobile;
+    let args = MobileFlags::parse_from(flags.clone()).mobile;
     write(&format!("gateway = \"192.0.2.2\"\nkey_file = {new:?}\n"));
     let reloaded = args.reload(&running).unwrap();
     assert_eq!(reloaded.applied, ["mobile.key_file"]);
-    assert_eq!(reloaded.left, ["mobile.gateway"]);
+    assert!(reloaded.left.is_empty(), "{:?}", reloaded.left);
+    assert_eq!(
+        reloaded.overridden,
+        [("mobile.gateway".to_owned(), "--gateway")]
+    );
     assert_ne!(reloaded.settings.key, running.key);
+    // A flag names the key file, too: of that one the contents count.
+    let flags = flags
+        .into_iter()
+        .chain(["--key-file", new.to_str().unwrap()]);
+    let args = MobileFlags::parse_from(flags).mobile;
+    let running = args.settings().unwrap();
+    let next = holdfast_core::signal::MobileKey::from_random([4; 36]);
+    std::fs::write(&new, next.to_secret_text()).unwrap();
+    write(&format!("gateway = \"192.0.2.2\"\nkey_file = {old:?}\n"));
+    let reloaded = args.reload(&running).unwrap();
+    assert_eq!(reloaded.applied, ["--key-file"]);
+    assert_eq!(
+        reloaded.overridden,
+        [("mobile.key_file".to_owned(), "--key-file")]
+    );
+    assert_eq!(reloaded.settings.key, Some(next));
+}
+
+/// A key of `[gateway]`'s file, another value of it, and flags: the first one stands over the key.
+const GATEWAY_FLAGS: [(&str, &str, &str); 8] = [
+    ("gateway.wireless", "\"wlan7\"", "--wireless wlan0"),
+    ("gateway.wired", "\"eth7\"", "--wired eth0"),
+    ("gateway.scheme", "\"snoop\"", "--scheme hold"),
+    ("gateway.control_socket", "\"/a\"", "--control-socket /b"),
+    ("gateway.state_file", "\"/a\"", "--state-file /b"),
+    ("snoop.set", "\"1995\"", "--snoop-set today"),
+    (
+        "signals.listen",
+        "\"192.0.2.1:7\"",
+        "--signal-listen 192.0.2.1:8",
+    ),
+    ("web.listen", "\"127.0.0.1:7\"", "--web 127.0.0.1:8"),
+];
+
+/// The same for `holdfast mobile`.
+const MOBILE_FLAGS: [(&str, &str, &str); 9] = [
+    ("mobile.interface", "\"lo7\"", "--interface lo"),
+    ("mobile.gateway", "\"192.0.2.7\"", "--gateway 192.0.2.8"),
+    ("mobile.cells", "[\"lo 192.0.2.7\"]", "--gateway 192.0.2.8"),
+    ("mobile.key_file", "\"/a\"", "--key-file KEY"),
+    ("mobile.control_socket", "\"/a\"", "--control-socket /b"),
+    ("mobile.keepalive_s", "7", "--keepalive 8"),
+    ("mobile.scheme", "\"keep\"", "--scheme wake"),
+    (
+        "mobile.freeze_set",
+        "\"2000\"",
+        "--freeze-set today --scheme freeze",
+    ),
+    ("web.listen", "\"127.0.0.1:7\"", "--web 127.0.0.1:8"),
+];
+
+/// The keys that a reload names: those that were applied, those that were left, and those without effect.
+type Named = (Vec<String>, Vec<String>, Vec<(String, &'static str)>);
+
+fn named<T>(reloaded: Result<Reloaded<T>, SettingsError>) -> (T, Named) {
+    let reloaded = reloaded.unwrap();
+    let named = (reloaded.applied, reloaded.left, reloaded.overridden);
+    (reloaded.settings, named)
+}
+
+#[test]
+fn a_key_under_a_flag_is_named_with_the_flag_and_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (config, key_file) = (path("hf.toml"), path("key"));
+    std::fs::write(&key_file, KEY).unwrap();
+    let arguments = |flags: &str, needed: [&str; 2], more: &[&str]| -> Vec<String> {
+        let flags = flags.replace("KEY", &key_file);
+        let mut arguments = vec!["holdfast".to_owned(), "--config".to_owned(), config.clone()];
+        arguments.extend(flags.split(' ').map(str::to_owned));
+        for pair in [needed.as_slice(), more]
+            .into_iter()
+            .filter(|pair| !pair.is_empty())
+        {
+            if !arguments.iter().any(|argument| argument == pair[0]) {
+                arguments.extend(pair.iter().map(|part| (*part).to_owned()));
+            }
+        }
+        arguments
+    };
+    let change = |key: &str, value: &str| {
+        let (section, key) = key.split_once('.').unwrap();
+        std::fs::write(&config, format!("[{section}]\n{key} = {value}\n")).unwrap();
+    };
+    let nothing = Named::default();
+    for (key, value, flags) in GATEWAY_FLAGS {
+        std::fs::write(&config, "").unwrap();
+        let args = Flags::parse_from(arguments(flags, ["--wireless", "wlan0"], &[])).gateway;
+        let running = args.settings().unwrap();
+        change(key, value);
+        let (running, shown) = named(args.reload(&running));
+        let flag = flags.split(' ').next().unwrap();
+        assert_eq!(shown, (vec![], vec![], vec![(key.to_owned(), flag)]));
+        assert_eq!(named(args.reload(&running)).1, nothing, "{key}");
+    }
+    for (key, value, flags) in MOBILE_FLAGS {
+        std::fs::write(&config, "").unwrap();
+        let arguments = arguments(flags, ["--interface", "lo"], &["--key-file", &key_file]);
+        let args = MobileFlags::parse_from(arguments).mobile;
+        let running = args.settings().unwrap();
+        change(key, value);
+        let (running, shown) = named(args.reload(&running));
+        let flag = flags.split(' ').next().unwrap();
+        assert_eq!(shown, (vec![], vec![], vec![(key.to_owned(), flag)]));
+        assert_eq!(named(args.reload(&running)).1, nothing, "{key}");
+    }
+}
+
+/// A flag that is new stands over a key, or is one of the few that stand over none.
+#[test]
+fn each_flag_is_known_to_stand_over_a_key_or_over_none() {
+    for (command, known) in [
+        (Flags::command(), GATEWAY_FLAGS.as_slice()),
+        (MobileFlags::command(), MOBILE_FLAGS.as_slice()),
+    ] {
+        for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
+            let flag = format!("--{flag}");
+            let mut above = known.iter().map(|(_, _, flags)| flags.split(' ').next());
+            let is_above_none = ["--config", "--check", "--log-format"].contains(&flag.as_str());
+            let is_known = above.any(|above| above == Some(flag.as_str()));
+            assert_ne!(is_known, is_above_none, "{flag}");
+        }
+    }
+}
+
+#[test]
+fn a_filter_of_the_environment_stands_over_the_files() {
+    const VARIABLE: &str = crate::log::FILTER_VARIABLE;
+    if std::env::var_os(VARIABLE).is_none() {
+        // The environment of this process is that of the other tests, too.
+        let test = "settings::tests::reload::a_filter_of_the_environment_stands_over_the_files";
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = again.args(["--exact", test]).env(VARIABLE, "info").output();
+        let shown = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert!(shown.contains("1 passed"), "{shown}");
+        return;
+    }
+    let running = running("");
+    std::fs::write(&running.path, "[gateway]\nlog_filter = \"debug\"\n").unwrap();
+    let (_, shown) = named(running.args.reload(&running.settings));
+    let overridden = vec![("gateway.log_filter".to_owned(), VARIABLE)];
+    assert_eq!(shown, (vec![], vec![], overridden));
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("m.toml");
+    std::fs::write(&config, "").unwrap();
+    let flags = [
+        "holdfast",
+        "--interface",
+        "lo",
+        "--config",
+        config.to_str().unwrap(),
+    ];
+    let args = MobileFlags::parse_from(flags).mobile;
+    let running = args.settings().unwrap();
+    std::fs::write(&config, "[mobile]\nlog_filter = \"debug\"\n").unwrap();
+    let (_, shown) = named(args.reload(&running));
+    let overridden = vec![("mobile.log_filter".to_owned(), VARIABLE)];
+    assert_eq!(shown, (vec![], vec![], overridden));
 }
 
 #[test]
