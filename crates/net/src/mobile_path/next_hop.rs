@@ -242,3 +242,6 @@ impl Follower {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

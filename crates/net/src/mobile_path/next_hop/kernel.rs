@@ -157,7 +157,7 @@ impl Kernel {
 
     /// Neighbours of the interface that have changed, the oldest first.
     ///
-    /// Errors: some are lost ([`is_overrun`]).
+    /// Errors: some are lost ([`is_overrun`]); no older one is left.
     pub(super) fn take_changes(&self) -> io::Result<Vec<(IpAddr, Neighbour)>> {
         let mut changed = Vec::new();
         for _ in 0..READ_MAX {
@@ -166,7 +166,12 @@ impl Kernel {
                     let payloads = messages.into_iter().map(|message| message.payload);
                     changed.extend(payloads.filter_map(|payload| self.change(&payload)));
                 }
-                Err(error) if is_overrun(&error) => return Err(error),
+                Err(error) if is_overrun(&error) => {
+                    // Those before the loss would be taken for newer than the state that is queried now. The
+                    // kernel queues no further one before they are read.
+                    while let Ok(Some(_)) = self.changes.receive::<RouteNetlinkMessage>() {}
+                    return Err(error);
+                }
                 Ok(None) | Err(_) => break,
             }
         }
