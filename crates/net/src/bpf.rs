@@ -383,3 +383,46 @@ pub(crate) fn run_super(
     let left = output.data.map(|data| data.to_vec()).unwrap_or_default();
     Ok((output.return_value as i32, left, output.duration))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mobile.bpf.o"));
+
+    /// A structure that grew in C alone would shift each setting behind it.
+    #[test]
+    fn settings_of_another_size_and_maps_of_another_name_are_refused_before_the_kernel_sees_any() {
+        let refused = |object: &[u8], settings: &[u8], entries: &[(&str, u32)]| {
+            let programs = Programs::load(object, settings, entries);
+            programs.expect_err("it does not fit").to_string()
+        };
+        for (shown, expected) in [
+            (refused(OBJECT, &[0; 1], &[]), "settings of another size"),
+            (refused(OBJECT, &[0; 4096], &[]), "settings of another size"),
+            (refused(OBJECT, &[0; 1], &[("flow", 64)]), "no map flow"),
+            (refused(b"no object", &[0; 1], &[]), "BPF programs: open:"),
+        ] {
+            assert!(shown.contains(expected), "{shown}");
+        }
+    }
+
+    /// `--check` and the daemons name the remedy by the kind.
+    #[test]
+    fn an_error_of_libbpf_keeps_its_kind_and_names_the_step() {
+        for (errno, kind) in [
+            (libc::EPERM, io::ErrorKind::PermissionDenied),
+            (libc::EACCES, io::ErrorKind::PermissionDenied),
+            (libc::ENOENT, io::ErrorKind::NotFound),
+            (libc::EINVAL, io::ErrorKind::InvalidInput),
+            (libc::E2BIG, io::ErrorKind::Other),
+        ] {
+            let error = bpf("load", &libbpf_rs::Error::from_raw_os_error(errno));
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(
+                error.to_string().starts_with("BPF programs: load: "),
+                "{error}"
+            );
+        }
+    }
+}
