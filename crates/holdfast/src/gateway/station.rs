@@ -478,3 +478,6 @@ fn nonce() -> Option<[u8; NONCE_BYTES]> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -213,6 +213,61 @@ fn headers_that_grew_split_a_piece_and_cwr_leads_and_fin_ends_it() {
     assert_eq!(parsed(&second).seq, piece.seq + first.len);
 }
 
+/// Compression is decided for each segment, so the kernel gets each by itself.
+#[test]
+fn a_piece_that_may_be_compressed_leaves_segment_by_segment_with_its_flags_at_its_ends() {
+    let all = Flags::ACK
+        .with(Flags::CWR)
+        .with(Flags::FIN)
+        .with(Flags::PSH);
+    let piece = piece(packet(4000), 4000, all);
+    let (mut sent, mut parts) = (0, Vec::new());
+    while let Some(part) = part_of(&piece, &BOUNDS, sent, 1).unwrap() {
+        let segment = parsed(&part);
+        assert_eq!((part.vnet.gso, part.vnet.needs_csum), (Gso::None, true));
+        assert_eq!((segment.seq, segment.flags), (piece.seq + sent, part.flags));
+        parts.push((part.len, part.flags));
+        sent += part.len;
+    }
+    let ends = Flags::FIN.with(Flags::PSH);
+    assert_eq!(
+        parts,
+        [
+            (1448, all.without(ends)),
+            (1448, Flags::ACK),
+            (1104, all.without(Flags::CWR)),
+        ]
+    );
+}
+
+#[test]
+fn a_super_segment_of_ipv6_is_named_as_one_and_leaves_room_for_its_header() {
+    let payload = vec![7; 4000];
+    let whole = with_options(true, &two_blocks()[..12], &payload);
+    let kept = read(&VnetHdr::default(), Direction::Downlink, &whole);
+    let piece = piece(kept, 4000, Flags::ACK);
+    let part = part_of(&piece, &BOUNDS, 0, u32::MAX).unwrap().unwrap();
+    // Of 1500 bytes IPv6 takes 40, TCP with timestamps 32.
+    assert_eq!((part.vnet.gso, part.vnet.gso_size), (Gso::TcpV6, 1428));
+    assert_eq!((part.vnet.hdr_len, part.vnet.csum_start), (72, 40));
+    assert_eq!(part.len, 4000);
+}
+
+/// A forged or misread path MTU must not make a piece endless, or as long as none.
+#[test]
+fn a_path_mtu_without_room_for_a_byte_cuts_a_piece_to_single_bytes() {
+    let mut piece = piece(packet(4000), 3, Flags::ACK);
+    for path_mtu in [0, 40, 52, 53] {
+        piece.path_mtu = Some(path_mtu);
+        let mut sent = 0;
+        while let Some(part) = part_of(&piece, &BOUNDS, sent, 1).unwrap() {
+            assert_eq!((part.len, part.vnet.gso), (1, Gso::None), "{path_mtu}");
+            sent += part.len;
+        }
+        assert_eq!(sent, piece.len, "{path_mtu}");
+    }
+}
+
 #[test]
 fn the_payload_of_a_piece_is_that_of_the_segment_it_was_cut_from() {
     let packet = packet(4000);
