@@ -127,7 +127,7 @@ enum Phase {
 crate::counters! {
     /// What the machine has done.
     pub struct MobileHostCounters {
-        /// Windows of own flows that were closed.
+        /// Windows that were closed.
         pub frozen = "frozen",
         /// Flows that a warning came too late for (`today`).
         pub not_covered = "not-covered",

@@ -3,7 +3,8 @@
 //!
 //! The daemon watches one interface by netlink. It reports the link's state to the gateway, encrypted,
 //! and repeats each signal until the gateway acknowledges it (`holdfast_core::signal`). With a scheme it
-//! also serves the mobile's own flows (`holdfast_core::mobile_host`), with or without a gateway.
+//! also serves the flows of the mobile and of hosts behind it (`holdfast_core::mobile_host`), with or
+//! without a gateway.
 
 mod cells;
 pub(crate) mod check;
@@ -27,7 +28,8 @@ pub(crate) use sources::modem_interfaces;
 use crate::control::{self, ControlRequest, link_state};
 use crate::settings::{MOBILE_SOCKET, MobileDaemonArgs, SettingsError};
 
-/// Report the link's state to the gateway, or help the mobile's own flows: the daemon for a vehicle, a ship, a laptop.
+/// Report the link's state to the gateway, or help the flows of the mobile and of hosts behind it: the daemon for a
+/// vehicle, a ship, a laptop.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,

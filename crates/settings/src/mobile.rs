@@ -13,7 +13,7 @@ use crate::text::{AbsolutePath, Cells, InterfaceName, LogFilter, Name};
 /// The control socket of the mobile, unless another is given.
 pub const MOBILE_SOCKET: &str = "/run/holdfast/mobile.sock";
 
-/// What the MH does for its own flows.
+/// What the MH does for its flows, and for those of hosts behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MobileScheme {
     /// Freeze-TCP: windows closed ahead of an outage, three ACKs after it.
@@ -47,7 +47,7 @@ impl fmt::Display for MobileScheme {
     }
 }
 
-/// The schemes of a mobile's daemon: those for its own TCP flows, and `keep`.
+/// The schemes of a mobile's daemon: those for TCP flows, and `keep`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
@@ -235,7 +235,7 @@ impl Default for MobileDaemon {
     }
 }
 
-/// How the scheme for the mobile's own flows works.
+/// How the scheme for the mobile's flows works.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MobileHostSettings {

@@ -47,9 +47,9 @@ counters! {
     gauge
     /// What there is at present.
     pub(super) struct HostGauges {
-        /// Windows of own flows that open in steps.
+        /// Windows that open in steps.
         opening = "opening-now",
-        /// Windows of own flows that are closed.
+        /// Windows that are closed.
         closed = "closed-now",
     }
 }

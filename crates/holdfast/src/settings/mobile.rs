@@ -55,7 +55,7 @@ pub(crate) struct MobileDaemonArgs {
     /// Seconds between two registrations when nothing happens
     #[arg(long, value_name = "SECONDS", value_parser = keepalive)]
     keepalive: Option<Duration>,
-    /// What to do for the own flows
+    /// What to do for the flows of this host and of hosts behind it
     #[arg(long, value_name = "SCHEME", value_enum)]
     scheme: Option<MobileSchemeName>,
     /// The parameter set of freeze
@@ -88,7 +88,7 @@ pub(crate) struct MobileSettings {
     pub(crate) host: Option<MobileHostSettings>,
     /// What it does for what the mobile sends.
     pub(crate) uplink: Option<UplinkSettings>,
-    /// The largest number of own flows.
+    /// The largest number of flows.
     pub(crate) flows_max: u32,
     /// Whether to restore what the gateway has compressed.
     pub(crate) decompress: bool,
