@@ -14,6 +14,8 @@ use serde_json::Value;
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 const LIMIT: Duration = Duration::from_secs(60);
+/// The finding of a data path that was attached for a moment.
+const ATTACHES: &str = "the data path attaches to wlan0";
 const KEY: &str = "hf1:0000000a:1111111111111111111111111111111111111111111111111111111111111111";
 
 /// FH, the gateway's machine and the MH, in a namespace each.
@@ -124,7 +126,7 @@ impl Machines {
     }
 
     /// A gateway, ready.
-    fn gateway_at(&self, device: &str, more: &[&str]) -> Gateway {
+    fn gateway_at(&self, device: &str, more: &[&str]) -> Daemon {
         let socket = self.path("gateway.sock");
         let mut command = self.gateway.command(HOLDFAST);
         command.args(["gateway", "--wireless", device, "--control-socket"]);
@@ -134,7 +136,7 @@ impl Machines {
             .arg(self.path("gateway.state"))
             .args(more);
         command.stderr(fs::File::create(self.path("log")).unwrap());
-        let gateway = Gateway {
+        let gateway = Daemon {
             child: self.gateway.spawn_guarded(command).unwrap(),
             socket,
         };
@@ -182,13 +184,13 @@ fn holdfast(ns: &NetNs, arguments: &[&str]) -> Output {
     ns.command(HOLDFAST).args(arguments).output().unwrap()
 }
 
-/// A running gateway.
-struct Gateway {
+/// A running daemon.
+struct Daemon {
     child: ChildGuard,
     socket: PathBuf,
 }
 
-impl Gateway {
+impl Daemon {
     fn status(&self) -> Option<Value> {
         let output = std::process::Command::new(HOLDFAST)
             .args(["status", "--json", "--socket"])
@@ -342,12 +344,13 @@ fn a_check_leaves_nothing_and_disturbs_no_running_gateway() {
     };
     let before = devices();
     let (shown, good) = machines.check(&["gateway", "--wireless", "wlan0"]);
-    assert!(good, "{shown}");
+    assert!(good && shown.contains(ATTACHES), "{shown}");
     assert_eq!(devices(), before);
     let mut gateway = machines.gateway_at("wlan0", &[]);
     let (shown, good) = machines.check(&["gateway", "--wireless", "wlan0"]);
     assert!(good && shown.contains("a gateway runs on wlan0"), "{shown}");
     assert!(!shown.contains("TCX program"), "{shown}");
+    assert!(!shown.contains(ATTACHES), "{shown}");
     machines.download();
     assert!(gateway.child.terminate(LIMIT).unwrap().1);
 }
@@ -383,7 +386,25 @@ fn a_mobile_learns_whether_its_gateway_answers() {
         good && shown.contains("the gateway 10.2.0.1:4848 answers signals"),
         "{shown}"
     );
+    assert!(shown.contains(ATTACHES), "{shown}");
     let believed = gateway.status().unwrap()["counters"]["signals.believed"].clone();
     assert_eq!(believed, 0, "the check changes nothing there");
-    assert!(gateway.child.terminate(LIMIT).unwrap().1);
+    // Beside the daemon it neither attaches nor signals.
+    let mut mobile = machines.mh.command(HOLDFAST);
+    mobile.args(arguments).arg(&key).arg("--control-socket");
+    mobile.arg(machines.path("mobile.sock"));
+    mobile.stderr(fs::File::create(machines.path("mobile.log")).unwrap());
+    let mut mobile = Daemon {
+        child: machines.mh.spawn_guarded(mobile).unwrap(),
+        socket: machines.path("mobile.sock"),
+    };
+    await_that("the mobile answers", || mobile.status().is_some());
+    let (shown, good) = check();
+    assert!(good && shown.contains("a mobile runs on wlan0"), "{shown}");
+    for absent in [ATTACHES, "answers signals", "TCX program"] {
+        assert!(!shown.contains(absent), "{absent}: {shown}");
+    }
+    for daemon in [&mut mobile, &mut gateway] {
+        assert!(daemon.child.terminate(LIMIT).unwrap().1);
+    }
 }
