@@ -4,7 +4,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use holdfast_testbed::daemons::report_link;
@@ -14,15 +14,50 @@ use serde_json::Value;
 
 use super::{HOLDFAST, PORT, SCHEMES, await_that, connection, fh, harness, wired};
 
-/// The metrics that a daemon serves at this socket.
-fn metrics(socket: &Path) -> String {
+/// What a daemon serves at this socket.
+fn page(socket: &Path, path: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
-    let request = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    stream.write_all(request).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     answer
+}
+
+/// Where a daemon serves its metrics and its live page.
+pub(super) struct Pages {
+    metrics: PathBuf,
+    web: PathBuf,
+}
+
+impl Pages {
+    pub(super) fn of(harness: &Harness) -> Self {
+        let [metrics, web] = ["metrics.sock", "web.sock"].map(|name| harness.folder().join(name));
+        Self { metrics, web }
+    }
+
+    /// The sections of its settings file.
+    pub(super) fn settings(&self) -> String {
+        let Self { metrics, web } = self;
+        format!("[metrics]\nlisten = {metrics:?}\n[web]\nlisten = {web:?}\n")
+    }
+
+    fn metrics(&self) -> String {
+        page(&self.metrics, "/metrics")
+    }
+
+    /// Both show the scheme that was chosen.
+    pub(super) fn assert_scheme(&self, scheme: &str) {
+        let metrics = self.metrics();
+        let mut lines = metrics.lines();
+        let info = lines.find(|line| line.starts_with("holdfast_info{"));
+        let label = format!(",scheme=\"{scheme}\",");
+        assert!(info.is_some_and(|line| line.contains(&label)), "{info:?}");
+        let answer = page(&self.web, "/status.json");
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status: Value = serde_json::from_str(body).unwrap();
+        assert_eq!(status["scheme"], scheme);
+    }
 }
 
 fn sample(metrics: &str, name: &str) -> Option<f64> {
@@ -59,10 +94,10 @@ fn an_outage_is_in_log_status_and_metrics_with_every_scheme() {
     for scheme in SCHEMES {
         let mut harness = harness(&wired(1500), scheme);
         harness.stop_gateway().unwrap();
-        let page = harness.folder().join("metrics.sock");
-        let settings = format!("[metrics]\nlisten = {page:?}");
-        harness.set_gateway_settings(&settings);
+        let pages = Pages::of(&harness);
+        harness.set_gateway_settings(&pages.settings());
         harness.start_gateway().unwrap();
+        pages.assert_scheme(scheme);
         let (mut at_fh, mut at_mh) = connection(&harness, fh(), PORT);
         at_fh.write_all(b"x").unwrap();
         at_mh.read_exact(&mut [0]).unwrap();
@@ -104,7 +139,7 @@ fn an_outage_is_in_log_status_and_metrics_with_every_scheme() {
             "{scheme}: {outage}"
         );
 
-        let text = metrics(&page);
+        let text = pages.metrics();
         assert_eq!(
             sample(&text, "holdfast_outage_seconds_count"),
             Some(1.0),
@@ -132,6 +167,8 @@ fn an_outage_is_in_log_status_and_metrics_with_every_scheme() {
             );
         }
         harness.stop_gateway().unwrap();
-        assert!(!page.exists(), "the socket goes with the daemon");
+        for socket in [pages.metrics, pages.web] {
+            assert!(!socket.exists(), "{socket:?} goes with the daemon");
+        }
     }
 }

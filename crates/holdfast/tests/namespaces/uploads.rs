@@ -7,6 +7,7 @@ use holdfast_testbed::harness::{Flow, Harness, SOCKET_LIMIT};
 use holdfast_testbed::link_process::EmulatedLink;
 
 use super::mobile_host::Mobile;
+use super::outages::Pages;
 use super::{
     PORT, assert_shorter_than, await_outage, await_that, connection, emulated, fh, start_link,
     topology,
@@ -91,7 +92,12 @@ fn gateway_and_mobile_do_not_disturb_each_other() {
 fn a_download_goes_on_beside_it() {
     in_virtual_kernel!();
     let mut harness = topology(&emulated(outage(true)), None);
-    let _mobile = Mobile::start(&harness, "auto", &[]);
+    let (pages, config) = (Pages::of(&harness), harness.folder().join("mobile.toml"));
+    std::fs::write(&config, pages.settings()).unwrap();
+    let flags = ["--config", config.to_str().unwrap()];
+    let _mobile = Mobile::start(&harness, "auto", &flags);
+    // Not those of its two parts: `keep` for what it sends, `wake` for what it receives.
+    pages.assert_scheme("auto");
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
     let flow = Flow::start(at_fh, at_mh, 6 * MB, 5);
     flow.wait_bytes(MB / 4).unwrap();
