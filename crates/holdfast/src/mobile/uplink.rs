@@ -195,3 +195,40 @@ impl Starter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdfast_core::keep::KeepSettings;
+
+    use super::*;
+
+    fn settings(flow_packets_max: usize) -> UplinkSettings {
+        let keep = KeepSettings {
+            flow_packets_max,
+            ..KeepSettings::default()
+        };
+        UplinkSettings { engine: true, keep }
+    }
+
+    fn open(interface: &str) -> anyhow::Result<Uplink> {
+        Uplink::open(interface, settings(8), 64, mpsc::channel(1).0)
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn limits_that_are_read_while_the_interface_is_missing_are_those_of_its_workers() {
+        let mut uplink = open("hf-nowhere").unwrap();
+        assert!(!uplink.workers().is_attached());
+        assert!(uplink.counters().await.is_empty());
+        // No worker has missed them.
+        assert!(uplink.set_limits(settings(3)));
+        assert_eq!(uplink.starter.settings.keep.flow_packets_max, 3);
+        assert_eq!(uplink.starter.core().flows_max, 64);
+    }
+
+    /// Waiting would not help: an interface of this name is there.
+    #[test]
+    fn an_interface_that_no_worker_can_serve_is_an_error_and_not_waited_for() {
+        let error = open("lo").err().expect("a loopback device").to_string();
+        assert!(error.contains("interface lo: link type 772"), "{error}");
+    }
+}
