@@ -5,6 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use serde_json::Value;
+
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 
 /// Six short runs.
@@ -69,14 +71,17 @@ fn exported_results_have_every_parameter_of_each_run() {
         assert!(names.split(',').any(|other| other == name), "{names}");
     }
     assert!(names.contains(",conditions.gateway.scheme,"), "{names}");
-    assert!(
-        names.ends_with(",conditions.wireless.rate_mbit_per_s"),
-        "{names}"
-    );
+    // What the scenario leaves at its default too.
+    assert!(names.contains(",conditions.transfer.limit_s,"), "{names}");
+    // No column behind it has a comma.
+    let mut behind = names.rsplit(',');
+    let rate = behind.position(|name| name == "conditions.wireless.rate_mbit_per_s");
+    let rate = rate.expect(names);
     assert!(!names.contains("series"), "{names}");
     let rows: Vec<&str> = rows.collect();
     assert_eq!(rows.len(), 6);
-    assert!(rows.iter().all(|row| row.ends_with(",5")), "{text}");
+    let mut rates = rows.iter().map(|row| row.rsplit(',').nth(rate));
+    assert!(rates.all(|cell| cell == Some("5")), "{text}");
     // A file of the same kind is replaced, any other one is not.
     done(folder, &["export", "r.jsonl", "--out", "r.csv"]);
     done(folder, &["export", "r.jsonl", "--out", "r.parquet"]);
@@ -225,7 +230,7 @@ fn a_new_scenario_runs_as_it_is_and_is_never_overwritten() {
     );
     done(folder, &["run", "train.toml", "--out", "train.jsonl"]);
     let text = fs::read_to_string(folder.join("train.jsonl")).unwrap();
-    let lines: Vec<serde_json::Value> = text
+    let lines: Vec<Value> = text
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
@@ -233,10 +238,9 @@ fn a_new_scenario_runs_as_it_is_and_is_never_overwritten() {
     for line in &lines {
         assert_eq!(line["finished"], true, "{line}");
         assert_eq!(line["outages"], 1, "{line}");
-        assert_eq!(
-            line["conditions"]["wireless.downlink.rate_trace"],
-            "train.down"
-        );
+        let conditions = &line["conditions"];
+        assert_eq!(conditions["wireless.rate_trace"], "train.down");
+        assert_eq!(conditions["wireless.uplink.rate_trace"], Value::Null);
     }
     let error = refused(
         folder,

@@ -38,8 +38,8 @@ pub struct ResultLine {
     pub variant: String,
     /// The same for programs.
     pub parameters: Parameters,
-    /// All keys that the scenario gives the run, with their tables; empty in lines of programs
-    /// that did not write them.
+    /// All keys that the substrate reads, with their tables and values. Lines of older programs have
+    /// those alone that the scenario gives the run, or none.
     #[serde(skip_serializing_if = "Parameters::is_empty", default)]
     pub conditions: Parameters,
     /// `model`, `linux` or `live`.

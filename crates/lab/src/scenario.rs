@@ -115,7 +115,7 @@ pub struct Run {
     /// Where it comes from.
     pub origin: Origin,
     /// The keys that the scenario gives it, swept or not, with their tables: `wireless.delay_ms`.
-    /// The other keys have their defaults.
+    /// The other keys have their defaults; its line has them too.
     pub given: Arc<Parameters>,
     /// Everything else.
     pub conditions: Conditions,

@@ -7,6 +7,7 @@
 //! | `linux` | Linux TCP inside of a virtual kernel | virtual |
 //! | `live` | Linux TCP in network namespaces of this kernel | wall clock |
 
+mod conditions;
 mod ignored;
 mod linux;
 pub mod live;
@@ -170,6 +171,7 @@ impl Substrate {
         if let Some(refusal) = self.refusal(run) {
             anyhow::bail!(refusal.why);
         }
+        let conditions = self.kind.conditions(run);
         let run = &run.drawn()?;
         let mut line = match (self.kind, &self.kernel) {
             (SubstrateKind::Model, _) => model::execute(run, self.settings.pcap.as_deref(), stop)?,
@@ -179,7 +181,7 @@ impl Substrate {
             (SubstrateKind::Linux, None) => anyhow::bail!("there is no virtual kernel"),
             (SubstrateKind::Live, _) => live::execute(run, &self.settings, stop)?,
         };
-        line.conditions.clone_from(&run.given);
+        line.conditions = conditions;
         if let Some(label) = &self.settings.label {
             line.substrate.clone_from(label);
         }
@@ -272,6 +274,27 @@ mod tests {
         let model = Substrate::new(SubstrateKind::Model, settings).unwrap();
         let runs = scenario.runs(None).unwrap();
         model.execute(&runs[0], &StopFlag::default()).unwrap()
+    }
+
+    #[test]
+    fn a_line_has_every_key_that_its_run_reads() {
+        let bare = on_model("[transfer]\nbytes = 1000\n[wireless]\n").conditions;
+        let given = on_model(
+            "[transfer]\nbytes = 1000\nlimit_s = 600\n[wireless]\ndelay_ms = 0\nqueue_packets_max = 1000\n\
+             [gateway]\nscheme = \"none\"\n[mobile]\nscheme = \"none\"\n[hosts]\nmss = 1460\n",
+        );
+        assert_eq!(bare, given.conditions);
+        for key in [
+            "transfer.limit_s",
+            "wireless.queue_packets_max",
+            "wireless.uplink.queue_packets_max",
+            "fh.mss",
+            "mh.rto_min_s",
+            "gateway.signal",
+            "mobile.scheme",
+        ] {
+            assert!(bare.get(key).is_some_and(|value| !value.is_null()), "{key}");
+        }
     }
 
     #[test]

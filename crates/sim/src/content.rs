@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// The block repeats after this many bytes: farther than any dictionary reaches.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -19,7 +19,7 @@ const PAYLOAD_BYTES_MAX: usize = 1 << 16;
 const VOCABULARY: usize = 3_000;
 
 /// A kind of payload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContentKind {
     /// A length alone: nothing that could be compressed.

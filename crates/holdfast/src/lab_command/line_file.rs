@@ -260,7 +260,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use holdfast_lab::scenario::{Run, Scenario};
+    use holdfast_lab::scenario::{Parameters, Run, Scenario};
+    use holdfast_lab::substrate::SubstrateKind;
 
     #[test]
     fn a_file_that_a_run_writes_to_is_refused_to_another_and_stays_as_it_is() {
@@ -337,12 +338,21 @@ mod tests {
     }
 
     fn line_of(run: &Run) -> String {
+        line_with(run, SubstrateKind::Model.conditions(run))
+    }
+
+    /// As a program wrote it whose lines had the keys alone that the scenario gives.
+    fn older_line_of(run: &Run) -> String {
+        line_with(run, (*run.given).clone())
+    }
+
+    fn line_with(run: &Run, conditions: Parameters) -> String {
         let line = ResultLine {
             scenario: run.scenario.clone(),
             variant: run.variant.clone(),
             seed: run.seed,
             substrate: "model".into(),
-            conditions: (*run.given).clone(),
+            conditions,
             ..ResultLine::default()
         };
         serde_json::to_string(&line).unwrap()
@@ -351,7 +361,7 @@ mod tests {
     #[test]
     fn what_an_interrupted_command_left_counts_once_and_damaged_lines_do_not() {
         let runs = runs("");
-        let index = RunIndex::new(&runs, "model").unwrap();
+        let index = RunIndex::new(&runs, SubstrateKind::Model, "model").unwrap();
         let [first, second, third] = [&runs[0], &runs[1], &runs[2]].map(line_of);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines");
@@ -374,9 +384,21 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_an_older_program_with_what_the_scenario_gives_count() {
+        let runs = runs("delay_ms = 25");
+        let index = RunIndex::new(&runs, SubstrateKind::Model, "model").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        let text = format!("{}\n{}\n", older_line_of(&runs[0]), line_of(&runs[2]));
+        fs::write(&path, text).unwrap();
+        let (_, found) = LineFile::resume(&path, &index).unwrap();
+        assert_eq!(found.into_keys().collect::<Vec<_>>(), [0, 2]);
+    }
+
+    #[test]
     fn a_file_of_other_runs_is_refused_and_stays_as_it_is() {
         let runs_now = runs("delay_ms = 25");
-        let index = RunIndex::new(&runs_now, "model").unwrap();
+        let index = RunIndex::new(&runs_now, SubstrateKind::Model, "model").unwrap();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines");
         let check = |text: &str, expected: &str| {
@@ -390,6 +412,11 @@ mod tests {
         check(&earlier, "line 1: wireless.delay_ms was 20, and is 25 now");
         check(
             &line(&runs("")[0]),
+            "line 1: wireless.delay_ms was 0, and is 25 now",
+        );
+        let older = older_line_of(&runs("")[0]);
+        check(
+            &format!("{older}\n"),
             "line 1: wireless.delay_ms was not given, and is 25 now",
         );
         let other = line(&runs_now[0]).replace("\"model\"", "\"linux\"");

@@ -275,7 +275,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     }
     let runs = without_refused(runs, kind, &args.scenarios)?;
     let substrate = args.label.as_deref().unwrap_or(kind.name());
-    let index = (args.resume || on_slurm).then(|| RunIndex::new(&all, substrate));
+    let index = (args.resume || on_slurm).then(|| RunIndex::new(&all, kind, substrate));
     let index = index.transpose()?;
     let mut results = Results::open(
         args.out.as_deref(),

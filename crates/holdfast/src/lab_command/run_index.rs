@@ -6,20 +6,29 @@ use std::collections::HashMap;
 use anyhow::bail;
 use holdfast_lab::results::ResultLine;
 use holdfast_lab::scenario::{Parameters, Run, word};
+use holdfast_lab::substrate::SubstrateKind;
+
+/// Keys of each line that has all that its run reads: hardly a scenario gives these.
+const COMPLETE: [&str; 3] = ["fh.sack", "mh.sack", "mobile.scheme"];
 
 /// The runs of a command by what their lines have.
 pub(super) struct RunIndex<'a> {
     runs: &'a [Run],
+    kind: SubstrateKind,
     substrate: &'a str,
     indices: HashMap<(&'a str, &'a str, u64), usize>,
 }
 
 impl<'a> RunIndex<'a> {
-    /// Of all runs of the command's scenarios, on one substrate.
+    /// Of all runs of the command's scenarios, on one substrate, whose name in lines may be another.
     ///
     /// # Errors
     /// The lines of two runs could not be distinguished.
-    pub(super) fn new(runs: &'a [Run], substrate: &'a str) -> anyhow::Result<Self> {
+    pub(super) fn new(
+        runs: &'a [Run],
+        kind: SubstrateKind,
+        substrate: &'a str,
+    ) -> anyhow::Result<Self> {
         let mut indices = HashMap::with_capacity(runs.len());
         for (index, run) in runs.iter().enumerate() {
             let key = (run.scenario.as_str(), run.variant.as_str(), run.seed);
@@ -33,6 +42,7 @@ impl<'a> RunIndex<'a> {
         }
         Ok(Self {
             runs,
+            kind,
             substrate,
             indices,
         })
@@ -57,13 +67,26 @@ impl<'a> RunIndex<'a> {
         if line.conditions.is_empty() {
             bail!("the line is of an older program, without its conditions; name another file");
         }
-        // Read from the same text as the line's: a number's last bit may depend on that.
-        let now = serde_json::to_string(&*self.runs[index].given)?;
-        if let Some(differing) = differing(&line.conditions, &serde_json::from_str(&now)?) {
+        let run = &self.runs[index];
+        // A line of an older program has only what its scenario gives.
+        let is_complete = COMPLETE
+            .iter()
+            .all(|key| line.conditions.contains_key(*key));
+        let now = if is_complete {
+            as_read(&self.kind.conditions(run))?
+        } else {
+            as_read(&run.given)?
+        };
+        if let Some(differing) = differing(&line.conditions, &now) {
             bail!("{differing}; restore the scenario, or name another file");
         }
         Ok(index)
     }
+}
+
+/// Read from the same text as a line's: a number's last bit may depend on that.
+fn as_read(conditions: &Parameters) -> anyhow::Result<Parameters> {
+    Ok(serde_json::from_str(&serde_json::to_string(conditions)?)?)
 }
 
 /// The first key that two runs do not have alike.

@@ -10,7 +10,7 @@ use holdfast_link::{OutageAt, seed_for};
 use holdfast_settings::kind::{As, Maybe, Number};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use super::hop::HopConditions;
@@ -36,7 +36,7 @@ type Around = Number<0, 60_000>;
 type Apart = Number<1, 1_000_000_000, 1_000>;
 
 /// `[movement]`: when the MH goes where.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MovementConditions {
     /// The moves.
@@ -59,7 +59,7 @@ fn gap_ms() -> f64 {
 }
 
 /// When the MH moves, as a scenario writes it. It begins in cell 1.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Moves {
     /// At the times given, in order.
@@ -93,7 +93,7 @@ fn stay_min_s() -> f64 {
 }
 
 /// One move of a list; what is not given is the movement's.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MoveAt {
     /// When it leaves the cell that it is in, in seconds.

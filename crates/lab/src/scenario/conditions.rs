@@ -11,7 +11,7 @@ use toml::{Table, Value};
 
 use super::cells::{self, Move, MovementConditions};
 use super::direction::DirectionChoice;
-use super::gateway::{GatewayConditions, SPLIT, SchemeChoice};
+use super::gateway::{GatewayConditions, SPLIT, SchemeChoice, UNREAD_BY_SPLIT};
 use super::hop::HopConditions;
 use super::host::HostConditions;
 use super::mobile::MobileConditions;
@@ -19,6 +19,9 @@ use super::transfer::TransferConditions;
 use holdfast_files::document::{self, DocumentError};
 
 mod check;
+mod complete;
+
+pub(super) use complete::{Keys, json};
 
 /// The longest run, in seconds.
 const LIMIT_MAX_S: i64 = super::transfer::LIMIT_MAX_S;
@@ -62,7 +65,7 @@ pub struct Conditions {
 }
 
 /// `[[cross_traffic]]`: datagrams at a constant rate.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrossTraffic {
     /// Where.
@@ -213,15 +216,8 @@ fn split(document: &Document, scheme: SchemeChoice) -> Result<HostConditions, Do
             return Err(DocumentError::at(SPLIT, problem).within("gateway"));
         }
     };
-    // Only the model splits connections.
-    let unread = [
-        "congestion_control",
-        "sysctls",
-        "microsecond_timestamps",
-        "m_tcp",
-        "on_handoff",
-    ];
-    if let Some(key) = unread.into_iter().find(|key| own.contains_key(*key)) {
+    let mut unread = UNREAD_BY_SPLIT.into_iter();
+    if let Some(key) = unread.find(|key| own.contains_key(*key)) {
         let problem = "is not a key of the node that splits; leave it out, or set split.preset";
         return Err(DocumentError::at(&format!("{SPLIT}.{key}"), problem).within("gateway"));
     }

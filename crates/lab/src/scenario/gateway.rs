@@ -4,17 +4,28 @@
 use holdfast_core::Settings;
 use holdfast_files::document::{DocumentError, TableReader, differing};
 use holdfast_settings::bandwidth::BandwidthSettings;
+use holdfast_settings::keep::KeepSettings;
 use holdfast_settings::kind::{As, Count, Maybe, Number};
 use holdfast_settings::mtcp::{MtcpChoice, MtcpCompression, MtcpSettings};
 use holdfast_settings::snoop::SnoopSettings;
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 use toml::{Table, Value};
 
+use super::conditions::{Keys, json};
 use super::handoff::HandoffConditions;
 use super::host::HostConditions;
 
 /// The table in `[gateway]` with the keys of a host; it is laid over the FH's.
 pub(super) const SPLIT: &str = "split";
+/// Keys of hosts that the node that splits does not read: only the model has it.
+pub(super) const UNREAD_BY_SPLIT: [&str; 5] = [
+    "congestion_control",
+    "sysctls",
+    "microsecond_timestamps",
+    "m_tcp",
+    "on_handoff",
+];
 
 /// The table.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -205,6 +216,45 @@ impl GatewayConditions {
             handoff,
             split: HostConditions::default(),
         })
+    }
+
+    /// Adds the keys that its scheme reads, with several cells those of handoffs too.
+    pub(super) fn add_to(&self, keys: &mut Keys, cells: usize) {
+        let scheme = self.scheme;
+        keys.add("gateway.scheme", scheme);
+        keys.add("gateway.signal", self.signal);
+        if !scheme.is_without_daemon() {
+            keys.add("gateway.signal_delay_ms", self.signal_delay_ms);
+            keys.add("gateway.warning_ms", self.warning_ms);
+            keys.add("gateway", &self.engine);
+            keys.add("gateway.bandwidth", &self.engine.bandwidth);
+            if cells > 1 {
+                self.handoff.add_to(keys);
+            }
+        }
+        if !scheme.is_without_daemon() || scheme == SchemeChoice::Split {
+            keys.add("gateway.restarts_s", &self.restarts_s);
+        }
+        if matches!(scheme, SchemeChoice::Keep | SchemeChoice::Auto) {
+            let packets = self.keep_packets.map(|packets| packets as usize);
+            let packets = packets.unwrap_or(KeepSettings::default().flow_packets_max);
+            keys.add("gateway.keep_packets", packets);
+        }
+        if matches!(scheme, SchemeChoice::Snoop | SchemeChoice::Auto) {
+            keys.add("gateway.snoop", &self.engine.snoop);
+        }
+        if scheme == SchemeChoice::Mtcp {
+            keys.add("gateway.mtcp", self.mtcp_set);
+            keys.add("gateway.mtcp", &self.engine.mtcp);
+            keys.add("gateway.mtcp", self.compression);
+            keys.add("gateway.mtcp.compression_ms", self.compression_ms);
+        }
+        if scheme == SchemeChoice::Split
+            && let Json::Object(mut split) = json(&self.split)
+        {
+            split.retain(|key, _| !UNREAD_BY_SPLIT.contains(&key.as_str()));
+            keys.add("gateway.split", split);
+        }
     }
 
     /// The settings file of the gateway's daemon: first lines of `[gateway]`, then other sections.

@@ -7,6 +7,8 @@ use holdfast_settings::handoff::HandoffSettings;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
+use super::conditions::Keys;
+
 /// The table. What is not given is the gateway's default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HandoffConditions {
@@ -50,6 +52,14 @@ impl HandoffConditions {
     /// Whether the stations know of each other.
     pub fn is_on(&self) -> bool {
         self.kind != HandoffChoice::None
+    }
+
+    /// Adds its keys; the parameters only if the stations know of each other.
+    pub(super) fn add_to(&self, keys: &mut Keys) {
+        keys.add("gateway.handoff.kind", self.kind);
+        if self.is_on() {
+            keys.add("gateway.handoff", &self.settings);
+        }
     }
 
     /// As the engine has them.

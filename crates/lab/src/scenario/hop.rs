@@ -4,13 +4,15 @@
 use std::path::Path;
 
 use holdfast_link::{
-    LinkPlan, LinkSettings, OutageAt, OutageEffect, OutageSchedule, OutageSettings, RATE_KEYS,
-    check_half_duplex, seed_for,
+    LinkPlan, LinkSettings, OutageAt, OutageEffect, OutageSchedule, OutageSettings,
+    QUEUE_PACKETS_DEFAULT, RATE_KEYS, check_half_duplex, seed_for,
 };
 use holdfast_wire::Instant;
 use serde::Deserialize;
+use serde_json::{Map, Value as Json};
 use toml::{Table, Value};
 
+use super::conditions::json;
 use super::direction::DirectionChoice;
 use holdfast_files::document::{self, DocumentError};
 
@@ -104,6 +106,24 @@ impl HopConditions {
             names_traces,
             plans: None,
         })
+    }
+
+    /// All of its keys: its own table's are the downlink's, and `uplink` has those of the other
+    /// direction. On a medium for both there is no other one, and outages that both share stand in
+    /// the hop's own table.
+    pub(super) fn table(&self) -> Map<String, Json> {
+        let mut table = link_table(&self.downlink);
+        table.insert("half_duplex".to_owned(), self.half_duplex.into());
+        let overhead = self.frame_overhead_bytes.into();
+        table.insert("frame_overhead_bytes".to_owned(), overhead);
+        if !self.half_duplex {
+            let mut uplink = link_table(&self.uplink);
+            if self.outages_shared {
+                uplink.remove("outages");
+            }
+            table.insert("uplink".to_owned(), Json::Object(uplink));
+        }
+        table
     }
 
     /// As [`Self::read`], of a table with another one on top of it.
@@ -250,6 +270,21 @@ impl HopConditions {
     pub fn outage_effect(&self) -> OutageEffect {
         self.downlink.outage_effect
     }
+}
+
+/// All keys of one direction.
+fn link_table(settings: &LinkSettings) -> Map<String, Json> {
+    let packets = settings.queue_packets_max.unwrap_or(QUEUE_PACKETS_DEFAULT);
+    let settings = LinkSettings {
+        queue_packets_max: Some(packets),
+        ..settings.clone()
+    };
+    let Json::Object(mut table) = json(&settings) else {
+        return Map::new();
+    };
+    // It is left out where there is none.
+    table.entry("arq").or_insert(Json::Null);
+    table
 }
 
 /// A table with another one on top of it. Another kind of rate replaces the one below; a

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use holdfast_settings::kind::{Count, Maybe, Number};
 use holdfast_sim::Preset;
 use holdfast_sim::tcp::settings::OnShrunkWindow;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use super::lc_cwe::{LcCweConditions, OnHandoffChoice};
 use holdfast_files::document::DocumentError;
@@ -15,7 +15,7 @@ use holdfast_files::document::DocumentError;
 pub(crate) const PRESET_DEFAULT: Preset = Preset::LinuxReno;
 
 /// One host. What is not given is what the preset or the kernel has.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostConditions {
     /// A paper's or an RFC's host: what the model runs. Without one it runs today's

@@ -6,10 +6,10 @@ use holdfast_core::lccwe::arithmetic::ONE;
 use holdfast_core::lccwe::{OnNeither, Parameters, TimeoutRtt};
 use holdfast_settings::kind::{Maybe, Number};
 use holdfast_sim::OnHandoff;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// What a host's sender does about handoffs of the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnHandoffChoice {
     /// It gets no report of them.
@@ -26,7 +26,7 @@ pub enum OnHandoffChoice {
 }
 
 /// `lc_cwe`: what is not given is as published, or what docs/schemes/lc-cwe.md has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LcCweConditions {
     /// w_c, 0 to 1.
@@ -45,7 +45,7 @@ pub struct LcCweConditions {
 }
 
 /// The RTT of P_C after a timeout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimeoutRttChoice {
     /// The last one measured.
@@ -55,7 +55,7 @@ pub enum TimeoutRttChoice {
 }
 
 /// What a loss is for which both probabilities are 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnNeitherChoice {
     /// Congestion.
@@ -65,6 +65,25 @@ pub enum OnNeitherChoice {
 }
 
 impl LcCweConditions {
+    /// The same with a value for each key.
+    pub(crate) fn in_full(self) -> Self {
+        let parameters = self.parameters();
+        let float = |fixed: u32| f64::from(fixed) / f64::from(ONE);
+        Self {
+            history_weight: Some(float(parameters.history_weight)),
+            interval_weight: Some(float(parameters.interval_weight)),
+            first_history: Some(float(parameters.first_history)),
+            timeout_rtt: Some(match parameters.timeout_rtt {
+                TimeoutRtt::LastSample => TimeoutRttChoice::LastSample,
+                TimeoutRtt::Timeout => TimeoutRttChoice::Timeout,
+            }),
+            on_neither: Some(match parameters.on_neither {
+                OnNeither::Congestion => OnNeitherChoice::Congestion,
+                OnNeither::Handoff => OnNeitherChoice::Handoff,
+            }),
+        }
+    }
+
     fn parameters(&self) -> Parameters {
         let published = Parameters::PUBLISHED;
         let fixed = |value: Option<f64>, default: u32| {
@@ -89,6 +108,11 @@ impl LcCweConditions {
 }
 
 impl OnHandoffChoice {
+    /// Whether it reads the numbers of LC and CWE.
+    pub(crate) const fn reads_numbers(self) -> bool {
+        matches!(self, Self::LcCwe | Self::Lc | Self::Cwe)
+    }
+
     /// The same for the model.
     pub(crate) fn settings(self, numbers: Option<LcCweConditions>) -> OnHandoff {
         let parameters = numbers.unwrap_or_default().parameters();

@@ -8,6 +8,7 @@ use holdfast_settings::kind::{As, Number};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use toml::Table;
 
+use super::conditions::Keys;
 use super::gateway::{GatewayConditions, SignalChoice};
 
 /// The table. What is not given is the daemon's default.
@@ -126,6 +127,16 @@ impl MobileConditions {
         let problem = "the link's carrier is seen at both ends; takes carrier with \
             gateway.signal carrier or both, and command or none with the others";
         Err(DocumentError::at("signal", problem))
+    }
+
+    /// Adds its keys; those beside the scheme only if there is one.
+    pub(super) fn add_to(&self, keys: &mut Keys) {
+        keys.add("mobile.scheme", self.scheme.name());
+        if self.is_on() {
+            keys.add("mobile.signal", self.signal);
+            keys.add("mobile.warning_ms", self.warning_ms);
+            keys.add("mobile", self.host);
+        }
     }
 
     /// As the machine for the MH's own flows has them; none: it does nothing.

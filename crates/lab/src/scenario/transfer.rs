@@ -3,7 +3,7 @@
 
 use holdfast_settings::kind::{As, Count, Number};
 use holdfast_sim::ContentKind;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::direction::DirectionChoice;
 use holdfast_files::document::DocumentError;
@@ -14,7 +14,7 @@ pub(super) const LIMIT_MAX_S: i64 = 1_000_000;
 const BYTES_MAX: u64 = 1_000_000_000_000;
 
 /// The table.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TransferConditions {
     /// How many bytes.

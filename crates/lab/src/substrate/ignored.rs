@@ -152,6 +152,25 @@ pub(super) fn refusal(run: &Run, reader: Reader) -> Option<Refusal> {
     of_reader.find_map(|item| item.refusal(run, reader))
 }
 
+/// Whether `reader` does not read the key of a run's line.
+pub(super) fn is_ignored(key: &str, reader: Reader) -> bool {
+    let is_within = |key: &str, name: &str| {
+        let rest = key.strip_prefix(name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let mut of_reader = IGNORED
+        .iter()
+        .filter(|item| item.reader.is_none_or(|of_item| of_item == reader));
+    let is_ignored = of_reader.any(|item| match item.key.strip_prefix(HOST) {
+        Some(own) => HOSTS
+            .iter()
+            .filter_map(|host| key.strip_prefix(host))
+            .any(|key| is_within(key, own)),
+        None => is_within(key, item.key),
+    });
+    is_ignored && !(reader == Reader::Model && is_read_by_model(key))
+}
+
 impl Ignored {
     fn refusal(&self, run: &Run, reader: Reader) -> Option<Refusal> {
         let Some(own) = self.key.strip_prefix(HOST) else {

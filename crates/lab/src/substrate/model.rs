@@ -31,6 +31,8 @@ mod host;
 mod mobile;
 mod watcher;
 
+pub(super) use host::in_full;
+
 /// Times closer than this are one, which was rounded to nanoseconds.
 const SAME_MOMENT_S: f64 = 1e-6;
 
@@ -131,7 +133,7 @@ fn handoffs(conditions: &Conditions) -> Vec<[Instant; 2]> {
     each.collect()
 }
 
-fn experiment(run: &Run) -> anyhow::Result<Experiment> {
+pub(super) fn experiment(run: &Run) -> anyhow::Result<Experiment> {
     let conditions = &run.conditions;
     let transfer = &conditions.transfer;
     let mut experiment = Experiment::new(run.seed, conditions.limit());

@@ -6,7 +6,7 @@
 
 use holdfast_core::lccwe::Parameters;
 use holdfast_wire::Duration;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How losses are found and repaired before the retransmission timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +177,7 @@ pub struct PersistSettings {
 }
 
 /// What a sender does if its window shrinks to zero over bytes in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnShrunkWindow {
     /// The retransmission timer is cancelled and persist begins at once, `snd.nxt`

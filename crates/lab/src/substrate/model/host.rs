@@ -6,6 +6,9 @@ use holdfast_sim::{Preset, TcpSettings};
 
 use crate::scenario::{HostConditions, PRESET_DEFAULT, seconds};
 
+/// The one kernel parameter that the model reads: `0`, or the window restarts after silence.
+const AFTER_IDLE: &str = "net.ipv4.tcp_slow_start_after_idle";
+
 /// A host's TCP: its preset's, or that of its congestion control, and what is set besides.
 pub(super) fn tcp(conditions: &HostConditions) -> TcpSettings {
     let preset = conditions.model_preset().unwrap_or(PRESET_DEFAULT);
@@ -52,6 +55,33 @@ pub(super) fn tcp(conditions: &HostConditions) -> TcpSettings {
     tcp
 }
 
+/// A host with a preset, and a value for each key: those of the preset where none are given.
+pub(in crate::substrate) fn in_full(conditions: &HostConditions) -> HostConditions {
+    let tcp = tcp(conditions);
+    let (RtoFloor::Timeout(floor) | RtoFloor::Variance(floor)) = tcp.rto.floor;
+    let tick = tcp.rto.timer_tick;
+    let restarts = tcp.idle_restart != IdleRestart::Never;
+    let numbers = conditions.on_handoff.reads_numbers();
+    HostConditions {
+        preset: conditions.model_preset(),
+        sack: Some(tcp.sack),
+        timestamps: Some(tcp.timestamps),
+        window_scaling: Some(tcp.window_scale.is_some()),
+        delayed_ack: Some(tcp.delayed_ack != DelayedAck::Off),
+        mss: Some(tcp.mss),
+        window_bytes_max: Some(tcp.receive_buffer_bytes),
+        initial_window_segments: Some(tcp.initial_window_segments),
+        retries_max: Some(tcp.rto.retries_max),
+        rto_min_s: Some(floor.as_secs_f64()),
+        tick_phase_s: tick.map(|_| tcp.rto.tick_phase.as_secs_f64()),
+        shrunk_window: Some(tcp.on_shrunk_window),
+        send_buffer_bytes: tcp.send_buffer_bytes,
+        lc_cwe: numbers.then(|| conditions.lc_cwe.unwrap_or_default().in_full()),
+        sysctls: [(AFTER_IDLE.to_owned(), u8::from(restarts).to_string())].into(),
+        ..conditions.clone()
+    }
+}
+
 fn set_timers_and_windows(tcp: &mut TcpSettings, conditions: &HostConditions) {
     if let Some(segments) = conditions.initial_window_segments {
         tcp.initial_window_segments = segments;
@@ -71,11 +101,7 @@ fn set_timers_and_windows(tcp: &mut TcpSettings, conditions: &HostConditions) {
     if let Some(s) = conditions.tick_phase_s {
         tcp.rto.tick_phase = seconds(s);
     }
-    if conditions
-        .sysctls
-        .get("net.ipv4.tcp_slow_start_after_idle")
-        .is_some_and(|v| v == "0")
-    {
+    if conditions.sysctls.get(AFTER_IDLE).is_some_and(|v| v == "0") {
         tcp.idle_restart = IdleRestart::Never;
     }
 }
