@@ -23,10 +23,11 @@ if [ "$(printf '%s\n%s\n' "$needed" "$found" | sort -V | head -n 1)" != "$needed
     exit 1
 fi
 
-# A program of crates.io, in this version.
+# A program of crates.io, in this version. Its build takes longer than all that it does here: few optimisations.
 installed() {
     "$1" --version >/dev/null 2>&1 || "$1" "${1#cargo-}" --version >/dev/null 2>&1 ||
-        cargo install --locked --quiet "$1@$2" >&2
+        CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+            cargo install --locked --quiet "$1@$2" >&2
 }
 
 for component in "$@"; do

@@ -72,7 +72,7 @@ impl Scoreboard {
         self.ranges.shrink_to(KEPT_RANGES_MAX);
     }
 
-    /// The place of the first range that ends beyond `seq`.
+    /// The index of the first range that ends beyond `seq`.
     fn first_beyond(&self, seq: SeqNum) -> usize {
         let is_before = |range: &(SeqNum, SeqNum)| range.1.at_or_before(seq);
         self.ranges.partition_point(is_before)
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(board.ranges.len(), RANGES_MAX);
         board.add(seq(0), seq(20_000));
         assert_eq!(board.next_missing(seq(0)), (seq(20_000), None));
-        // The memory for so many is not kept.
+        // Its memory is not kept.
         board.purge(seq(20_000));
         assert!(board.ranges.capacity() <= KEPT_RANGES_MAX);
     }
