@@ -38,3 +38,20 @@ impl CacheBudget {
         self.bytes = self.bytes - counted + kept;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_owners_keep_is_counted_and_no_more_is_free_than_the_limit_leaves() {
+        let mut budget = CacheBudget::new(1000);
+        budget.recount(0, 300);
+        budget.recount(0, 500);
+        assert_eq!((budget.bytes(), budget.free()), (800, 200));
+        budget.recount(300, 100);
+        assert_eq!((budget.bytes(), budget.free()), (600, 400));
+        budget.set_bytes_max(500);
+        assert_eq!((budget.bytes(), budget.free()), (600, 0));
+    }
+}

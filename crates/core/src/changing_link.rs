@@ -234,4 +234,47 @@ mod tests {
         };
         assert_eq!([0, 60, 120, 600].map(interval_ms), [100, 100, 200, 1000]);
     }
+
+    /// The longest gap is 100 ms, the round trip 40 ms, with 200 ms for its variation.
+    #[test]
+    fn an_answer_may_be_missing_for_a_quarter_longer_than_of_late() {
+        let ms = Duration::from_millis;
+        let mut rtt = RttEstimator::default();
+        rtt.sample(ms(40));
+        let mut link = ChangingLink::default();
+        link.on_gap(ms(100), Instant::ZERO);
+        let patience_ms = |link: &ChangingLink| link.patience_nanos(&rtt, ms(200)) / 1_000_000;
+        // Idle: a round trip and its variation, or an RTO if that is shorter.
+        assert_eq!(patience_ms(&link), 50 + 200 - 10);
+        assert!(!link.set_busy(true));
+        assert_eq!(patience_ms(&link), 125 + 50);
+        assert!(link.set_busy(true), "it was so before");
+        link.on_gap(ms(20), Instant::ZERO);
+        assert_eq!(patience_ms(&link), 125 + 50, "the longest counts");
+        // A segment of 1500 bytes takes 15 ms.
+        link.set_busy(false);
+        link.on_rate(100_000, Instant::ZERO);
+        assert_eq!(patience_ms(&link), 240, "the link was idle");
+        link.on_rate(100_000, Instant::ZERO);
+        assert_eq!(patience_ms(&link), 240 + 15);
+    }
+
+    #[test]
+    fn a_silence_that_lost_nothing_lengthens_the_next_wait_up_to_a_limit() {
+        let ms = Duration::from_millis;
+        let mut rtt = RttEstimator::default();
+        rtt.sample(ms(40));
+        for (silence_ms, gap_ms) in [(600, 600), (1_000, 1_000), (5_000, 1_000)] {
+            let mut link = ChangingLink::default();
+            link.set_busy(true);
+            link.on_kept(ms(silence_ms), true, Instant::ZERO);
+            let patience = link.patience_nanos(&rtt, ms(200)) / 1_000_000;
+            assert_eq!(patience, gap_ms * 5 / 4 + 50, "{silence_ms}");
+            // Its queue probes by itself, until the next recovery.
+            let interval = |link: &ChangingLink| link.probe_interval(None, ms(0), true);
+            assert_eq!(interval(&link), ms(1_000));
+            link.begin_recovery();
+            assert_eq!(interval(&link), ms(100));
+        }
+    }
 }

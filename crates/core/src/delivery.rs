@@ -97,4 +97,35 @@ mod tests {
         delivery.on_acked(2896, None, Instant::from_millis(9000));
         assert_eq!(delivery.bytes_per_s(), Some(rate));
     }
+
+    #[test]
+    fn a_measurement_takes_a_round_trip_and_no_less_than_50_ms() {
+        for (srtt_ms, takes_ms) in [(None, 50), (Some(20), 50), (Some(80), 80)] {
+            let mut delivery = DeliveryRate::default();
+            let srtt = srtt_ms.map(Duration::from_millis);
+            let mut acked =
+                |ms: u64, bytes| delivery.on_acked(bytes, srtt, Instant::from_millis(1000 + ms));
+            // What the first one acknowledges took an unknown time.
+            assert_eq!(acked(0, 9_999), None);
+            assert_eq!(acked(10, 400), None);
+            assert_eq!(acked(takes_ms - 1, 200), None);
+            let rate = 1000 * 1000 / takes_ms;
+            assert_eq!(acked(takes_ms, 400), Some(rate), "{srtt_ms:?}");
+        }
+    }
+
+    #[test]
+    fn the_highest_of_ten_measurements_counts_and_another_stations_as_one() {
+        let mut delivery = DeliveryRate::default();
+        delivery.seed(7_000);
+        delivery.seed(9_000);
+        assert_eq!(delivery.bytes_per_s(), Some(7_000));
+        let at = |n: u64| Instant::from_millis(1000 + 100 * n);
+        delivery.on_acked(1, None, at(0));
+        for n in 1..=10 {
+            assert_eq!(delivery.bytes_per_s(), Some(7_000), "{n}");
+            assert_eq!(delivery.on_acked(100, None, at(n)), Some(1_000));
+        }
+        assert_eq!(delivery.bytes_per_s(), Some(1_000));
+    }
 }

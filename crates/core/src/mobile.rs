@@ -455,3 +455,123 @@ impl Mobile {
         ])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(10_000 + ms)
+    }
+
+    fn mobile() -> Mobile {
+        Mobile::new([10, 2, 0, 2].into(), at(0))
+    }
+
+    #[test]
+    fn a_warning_without_an_outage_is_over_after_a_second_and_once() {
+        let mut mobile = mobile();
+        mobile.warn(at(0));
+        assert!(!mobile.was_warned_in_vain(at(999)));
+        assert!(mobile.was_warned_in_vain(at(1_000)));
+        assert!(!mobile.was_warned_in_vain(at(1_001)));
+        mobile.warn(at(2_000));
+        mobile.disconnected = true;
+        assert!(!mobile.was_warned_in_vain(at(3_000)), "the outage came");
+        assert_eq!(mobile.warned_until, None);
+    }
+
+    #[test]
+    fn a_segment_shows_link_up_only_if_it_was_not_on_its_way_at_link_down() {
+        for (srtt_ms, on_its_way_ms) in [(20, 100), (300, 300)] {
+            let mut mobile = mobile();
+            mobile.rtt.sample(Duration::from_millis(srtt_ms));
+            mobile.go_down(LinkSource::Signal, &Settings::default(), at(0));
+            assert!(!mobile.on_segment(at(on_its_way_ms)), "{srtt_ms}");
+            assert!(mobile.on_segment(at(on_its_way_ms + 1)), "{srtt_ms}");
+        }
+    }
+
+    #[test]
+    fn without_a_carrier_nothing_is_probed() {
+        let settings = Settings::default();
+        for (source, probes) in [(LinkSource::Signal, true), (LinkSource::Carrier, false)] {
+            let mut mobile = mobile();
+            mobile.go_down(source, &settings, at(0));
+            assert_eq!(mobile.takes_probe(&settings, at(60_000)), probes);
+            assert_eq!(mobile.deadline(&settings, true).is_some(), probes);
+        }
+    }
+
+    #[test]
+    fn probes_go_at_the_first_interval_256_times_and_then_more_rarely() {
+        let settings = Settings::default();
+        let mut mobile = mobile();
+        mobile.rtt.sample(settings.probe_interval_min);
+        mobile.go_down(LinkSource::Signal, &settings, at(0));
+        let mut now = at(0);
+        let mut intervals = Vec::new();
+        for _ in 0..310 {
+            let due = mobile.deadline(&settings, true).expect("it probes");
+            intervals.push(due.saturating_since(now));
+            assert!(!mobile.takes_probe(&settings, due - Duration::from_nanos(1)));
+            assert!(mobile.takes_probe(&settings, due));
+            now = due;
+        }
+        let first = settings.probe_interval_min;
+        // The 272nd is the 16th after those.
+        assert!(intervals[..272].iter().all(|interval| *interval == first));
+        assert_eq!(intervals[272], first * 2);
+        assert_eq!([intervals[287], intervals[288]], [first * 2, first * 3]);
+    }
+
+    #[test]
+    fn silence_is_a_disconnection_after_the_third_probe() {
+        let settings = Settings::default();
+        let mut mobile = mobile();
+        mobile.in_flight.count(0, 1000);
+        mobile.on_sent(at(0));
+        // The RTO without a measurement.
+        assert!(!mobile.falls_silent(&settings, at(999)));
+        assert!(mobile.falls_silent(&settings, at(1_000)));
+        assert!(!mobile.falls_silent(&settings, at(2_000)), "it is silent");
+        for probe in 0..3 {
+            assert!(!mobile.passes_for_disconnected(), "{probe}");
+            let due = mobile.deadline(&settings, true).expect("it probes");
+            assert!(mobile.takes_probe(&settings, due));
+        }
+        assert!(mobile.passes_for_disconnected());
+    }
+
+    #[test]
+    fn one_mobile_takes_four_times_what_the_cache_leaves_to_all() {
+        let mut mobile = mobile();
+        let mut budget = CacheBudget::new(10_000);
+        assert_eq!(mobile.cache_room(&budget), 10_000);
+        for (own, others, room) in [
+            (5_000, 0, 5_000),
+            (8_000, 0, 0),
+            (7_999, 0, 5),
+            (3_000, 6_000, 1_000),
+            (3_999, 5_000, 5),
+            (0, 10_000, 0),
+        ] {
+            mobile.cached_bytes = own;
+            budget.recount(budget.bytes(), own + others);
+            assert_eq!(mobile.cache_room(&budget), room, "{own} {others}");
+        }
+    }
+
+    #[test]
+    fn each_flow_in_flight_has_its_part() {
+        let mut in_flight = InFlight::default();
+        assert_eq!(in_flight.fair_part(), 0);
+        in_flight.count(0, 3000);
+        in_flight.count(0, 1000);
+        in_flight.count(0, 0);
+        assert_eq!((in_flight.bytes, in_flight.flows), (4000, 2));
+        assert_eq!(in_flight.fair_part(), 2000);
+        in_flight.count(3000, 0);
+        assert_eq!((in_flight.bytes, in_flight.flows), (1000, 1));
+    }
+}

@@ -30,3 +30,27 @@ impl<T: Copy + Default + Ord, const EPOCH_S: u64> RecentMax<T, EPOCH_S> {
 
 /// Gaps between two events, in nanoseconds: the packet path compares them.
 pub(crate) type RecentGaps = RecentMax<u64, 4>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_counts_for_one_epoch_or_two() {
+        let at = |ms: u64| Instant::from_millis(500 + ms);
+        let mut recent = RecentMax::<u64, 4>::default();
+        assert_eq!(recent.largest(), 0);
+        for (ms, value, largest) in [
+            (0, 50, 50),
+            (3_999, 20, 50),
+            // An epoch has passed.
+            (4_000, 10, 50),
+            (7_999, 30, 50),
+            (8_000, 5, 30),
+            (12_000, 1, 5),
+        ] {
+            recent.note(value, at(ms));
+            assert_eq!(recent.largest(), largest, "{ms}");
+        }
+    }
+}

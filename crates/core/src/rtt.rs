@@ -103,4 +103,39 @@ mod tests {
         assert_eq!(rtt.srtt(), Some(ms(110)));
         assert_eq!(rtt.rto(ms(2000)), ms(2110));
     }
+
+    #[test]
+    fn the_queue_is_what_the_shortest_of_late_exceeds_the_shortest_of_all_by() {
+        let ms = Duration::from_millis;
+        let mut rtt = RttEstimator::default();
+        assert_eq!(rtt.take_queue(), None);
+        for (samples, queue) in [
+            (&[120, 100][..], Some(0)),
+            (&[150, 130, 140], Some(30)),
+            (&[], None),
+            (&[90], Some(0)),
+            (&[100], Some(10)),
+        ] {
+            samples.iter().for_each(|sample| rtt.sample(ms(*sample)));
+            assert_eq!(rtt.take_queue(), queue.map(ms), "{samples:?}");
+        }
+        rtt.forget_base();
+        rtt.sample(ms(200));
+        assert_eq!(rtt.take_queue(), Some(Duration::ZERO), "a longer path");
+    }
+
+    #[test]
+    fn without_its_queue_the_round_trip_is_the_shortest_and_varies_by_half() {
+        let ms = Duration::from_millis;
+        let mut rtt = RttEstimator::default();
+        rtt.seed(ms(80));
+        assert_eq!((rtt.srtt(), rtt.rto(ms(0))), (Some(ms(80)), ms(240)));
+        rtt.forget_queue();
+        assert_eq!(rtt.srtt(), Some(ms(80)), "nothing was measured here");
+        rtt.sample(ms(100));
+        rtt.sample(ms(900));
+        rtt.seed(ms(5));
+        rtt.forget_queue();
+        assert_eq!((rtt.srtt(), rtt.rto(ms(0))), (Some(ms(100)), ms(300)));
+    }
 }

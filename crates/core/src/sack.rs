@@ -206,4 +206,27 @@ mod tests {
         board.purge(seq(20_000));
         assert!(board.ranges.capacity() <= KEPT_RANGES_MAX);
     }
+
+    #[test]
+    fn ranges_lie_on_one_half_of_the_circle() {
+        for (last, fits) in [(0x7fff_ffff, true), (0x8000_0000, false)] {
+            let mut board = Scoreboard::default();
+            assert!(board.add(seq(100), seq(200)));
+            let right = seq(100) + last;
+            assert_eq!(board.add(right - 10, right), fits, "{last:x}");
+        }
+    }
+
+    #[test]
+    fn holes_lie_between_the_first_byte_and_the_last_report() {
+        let mut board = Scoreboard::default();
+        board.add(seq(100), seq(200));
+        board.add(seq(300), seq(400));
+        let holes = |from| -> Vec<_> { board.holes(seq(from)).collect() };
+        assert_eq!(holes(50), [(seq(50), seq(100)), (seq(200), seq(300))]);
+        assert_eq!(holes(100), [(seq(200), seq(300))]);
+        assert_eq!(holes(250), [(seq(250), seq(300))]);
+        assert!(holes(300).is_empty());
+        assert_eq!(board.highest(), Some(seq(400)));
+    }
 }

@@ -125,4 +125,55 @@ mod tests {
         assert!(!scheduled.popped(due), "the old entry is stale");
         assert_eq!(timers.next(), None);
     }
+
+    #[test]
+    fn a_timer_is_due_at_its_time_and_not_before() {
+        let (mut timers, mut scheduled) = (Timers::default(), Scheduled::default());
+        let subject = Subject::Flow(FlowId::new(Slot::default()));
+        let at = Instant::from_millis;
+        assert!(!scheduled.is_set() && !scheduled.is_due(at(100)));
+        timers.schedule(subject, &mut scheduled, None);
+        assert!(!scheduled.is_set());
+        timers.schedule(subject, &mut scheduled, Some(at(100)));
+        assert!(scheduled.is_set());
+        assert!(!scheduled.is_due(at(99)) && scheduled.is_due(at(100)));
+        // The old entry is not its newest.
+        timers.put_off(subject, &mut scheduled, at(300));
+        let due = core::iter::from_fn(|| timers.pop_due(at(300)));
+        let newest: Vec<_> = due.map(|(at, _)| scheduled.popped(at)).collect();
+        assert_eq!(newest, [false, true]);
+        assert!(!scheduled.is_set());
+    }
+
+    #[test]
+    fn the_earliest_of_timers_that_run_is_next() {
+        let at = Instant::from_millis;
+        assert_eq!(earliest([None, None]), None);
+        assert_eq!(earliest([Some(at(7)), None, Some(at(5))]), Some(at(5)));
+    }
+
+    #[test]
+    fn room_of_a_heap_that_was_full_is_given_back() {
+        let mut timers = Timers::default();
+        let subject = Subject::Flow(FlowId::new(Slot::default()));
+        let fill = |timers: &mut Timers, entries: usize| {
+            for _ in 0..entries {
+                timers.put_off(subject, &mut Scheduled::default(), Instant::ZERO);
+            }
+        };
+        fill(&mut timers, CAPACITY_KEPT);
+        timers.heap.clear();
+        timers.shrink();
+        assert_eq!(timers.heap.capacity(), CAPACITY_KEPT, "little is kept");
+        fill(&mut timers, 4 * CAPACITY_KEPT);
+        let full = timers.heap.capacity();
+        while timers.heap.len() >= full / 4 {
+            timers.shrink();
+            assert_eq!(timers.heap.capacity(), full, "a quarter is in use");
+            timers.heap.pop();
+        }
+        timers.shrink();
+        assert!(timers.heap.capacity() < full);
+        assert_eq!(timers.heap.len(), full / 4 - 1);
+    }
 }

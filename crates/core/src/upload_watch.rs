@@ -102,3 +102,62 @@ impl UploadWatch {
         Some(self.probed_at? + self.rtt.rto(variation_min))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Id as _, Slot};
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(10_000 + ms)
+    }
+
+    fn flow() -> FlowId {
+        FlowId::new(Slot::default())
+    }
+
+    /// An MH that has sent this number of segments, one each 20 ms from 0 ms on.
+    fn uploading(segments: u64) -> UploadWatch {
+        let mut watch = UploadWatch::new(flow(), at(0));
+        for n in 0..segments {
+            watch.on_segment(at(20 * n));
+            watch.on_data(flow(), at(20 * n));
+        }
+        watch
+    }
+
+    #[test]
+    fn ten_segments_without_a_long_gap_are_an_upload() {
+        assert_eq!(uploading(9).probe_at(), None);
+        // Twice the longest gap, and 50 ms.
+        assert_eq!(uploading(10).probe_at(), Some(at(180 + 90)));
+        for (gap_ms, is_upload) in [(1_000, true), (1_001, false)] {
+            let mut watch = uploading(9);
+            watch.on_data(flow(), at(160 + gap_ms));
+            assert_eq!(watch.probe_at().is_some(), is_upload, "{gap_ms}");
+        }
+    }
+
+    #[test]
+    fn an_mh_is_probed_once_until_it_answers_and_then_waited_for() {
+        let mut watch = uploading(10);
+        assert_eq!(watch.take_probe(at(269)), None);
+        assert_eq!(watch.silent_at(Duration::from_millis(200)), None);
+        assert_eq!(watch.take_probe(at(270)), Some(flow()));
+        assert_eq!(watch.take_probe(at(400)), None);
+        // The first RTO, as long as no round trip was measured.
+        let variation_min = Duration::from_millis(200);
+        assert_eq!(watch.silent_at(variation_min), Some(at(1_270)));
+        watch.rtt.sample(Duration::from_millis(30));
+        assert_eq!(watch.silent_at(variation_min), Some(at(500)));
+        watch.on_segment(at(300));
+        assert_eq!(watch.silent_at(variation_min), None);
+        // Its next data are another upload, and the next probe is 600 ms later.
+        for n in 0..10 {
+            assert_eq!(watch.probe_at(), None, "{n}");
+            watch.on_segment(at(310 + n));
+            watch.on_data(flow(), at(310 + n));
+        }
+        assert_eq!(watch.probe_at(), Some(at(900)));
+    }
+}

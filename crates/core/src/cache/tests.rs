@@ -113,3 +113,116 @@ fn fin_and_push_go_with_the_last_piece_alone_and_fin_is_never_contiguous() {
     let fin = cache.piece(SeqNum::new(106), None, 4).unwrap();
     assert_eq!((fin.len, fin.end), (0, SeqNum::new(107)));
 }
+
+#[test]
+fn a_range_counts_as_1000_bytes_at_least_and_at_a_limit_there_is_room_for_it() {
+    for (len, counts) in [(1, 1000), (1000, 1000), (1001, 1001)] {
+        let (segment, payload) = data(100, &vec![7; len]);
+        let insert = |bytes_free, entries_max| {
+            let mut cache = SegmentCache::default();
+            cache.insert(&segment, &payload, segment.seq, bytes_free, entries_max)
+        };
+        let new_bytes = counts as u32;
+        assert_eq!(insert(counts, 1), Insertion::Cached { new_bytes });
+        assert_eq!(insert(counts - 1, 1), Insertion::Full);
+        assert_eq!(insert(counts, 0), Insertion::Full);
+    }
+}
+
+#[test]
+fn what_fills_holes_is_cached_if_there_is_room_for_all_of_it() {
+    let (segment, payload) = data(100, &[7; 6000]);
+    let fill = |bytes_free, entries_max| {
+        let mut cache = SegmentCache::default();
+        let _ = keep(&mut cache, 1100, &[7; 1000]);
+        let _ = keep(&mut cache, 4100, &[7; 1000]);
+        // Holes of 1000, 2000 and 1000 bytes.
+        let filled = cache.insert(&segment, &payload, segment.seq, bytes_free, entries_max);
+        assert_eq!(
+            cache.bytes() - 2000,
+            if filled == Insertion::Full { 0 } else { 4000 }
+        );
+        filled
+    };
+    assert_eq!(fill(4000, 5), Insertion::Cached { new_bytes: 4000 });
+    assert_eq!(fill(3999, 5), Insertion::Full);
+    assert_eq!(fill(4000, 4), Insertion::Full);
+}
+
+#[test]
+fn of_bytes_that_were_acknowledged_nothing_is_cached() {
+    let mut cache = SegmentCache::default();
+    let (segment, payload) = data(100, &[7; 3000]);
+    let una = SeqNum::new(3100);
+    let none = cache.insert(&segment, &payload, una, FREE, 100);
+    assert_eq!(
+        (none, cache.entries()),
+        (Insertion::Cached { new_bytes: 0 }, 0)
+    );
+    let some = cache.insert(&segment, &payload, una - 1500, FREE, 100);
+    assert_eq!(some, Insertion::Cached { new_bytes: 1500 });
+    assert_eq!(content(&cache, 1600, 9000).len(), 1500);
+    assert!(!cache.holds(SeqNum::new(1599)) && cache.holds(SeqNum::new(1600)));
+    assert!(cache.holds(SeqNum::new(3099)) && !cache.holds(SeqNum::new(3100)));
+}
+
+#[test]
+fn a_copy_contradicts_if_one_byte_of_the_overlap_is_another() {
+    use crate::testing::Packet;
+    let mut cache = SegmentCache::default();
+    let packet = |seq: u32, bytes: &[u8]| {
+        let (segment, _) = data(seq, bytes);
+        (segment, Packet::new(segment, bytes, 1000))
+    };
+    let (segment, kept) = packet(100, b"abcdef");
+    let _ = cache.insert(&segment, &kept, segment.seq, FREE, 100);
+    for (seq, bytes, contradicts) in [
+        (100, &b"abcdef"[..], false),
+        (98, b"XXabc", false),
+        (104, b"efXX", false),
+        (106, b"X", false),
+        (97, b"XXX", false),
+        (97, b"XXXX", true),
+        (105, b"X", true),
+        (102, b"cdX", true),
+    ] {
+        let (segment, copy) = packet(seq, bytes);
+        assert_eq!(cache.contradicts(&segment, &copy), contradicts, "{seq}");
+    }
+    // Of bytes that are not known nothing is contradicted.
+    let mut cache = SegmentCache::default();
+    let _ = keep(&mut cache, 100, b"abcdef");
+    let (segment, other) = data(100, b"XXXXXX");
+    assert!(!cache.contradicts(&segment, &other));
+}
+
+#[test]
+fn a_piece_ends_at_its_limit_and_begins_with_what_is_cached() {
+    let mut cache = SegmentCache::default();
+    let _ = keep(&mut cache, 100, b"abcdef");
+    let range = |seq, limit: Option<u32>, len_max| {
+        let piece = cache.piece(SeqNum::new(seq), limit.map(SeqNum::new), len_max);
+        piece.map(|piece| (piece.seq.get(), piece.end.get(), piece.offset))
+    };
+    assert_eq!(range(90, None, 100), Some((100, 106, 0)));
+    assert_eq!(range(102, Some(104), 100), Some((102, 104, 2)));
+    assert_eq!(range(102, Some(102), 100), None);
+    assert_eq!(range(90, Some(100), 100), None);
+    assert_eq!(range(90, Some(101), 100), Some((100, 101, 0)));
+    assert_eq!(range(106, None, 100), None);
+    assert_eq!(range(100, None, 0), None);
+}
+
+#[test]
+fn a_fin_before_the_limit_goes_along_and_one_at_it_does_not() {
+    let mut cache = SegmentCache::default();
+    let (mut segment, payload) = data(100, b"abc");
+    segment.flags = segment.flags.with(Flags::FIN);
+    let _ = cache.insert(&segment, &payload, segment.seq, FREE, 100);
+    for (limit, end) in [(Some(103), 103), (Some(104), 104), (None, 104)] {
+        let piece = cache.piece(SeqNum::new(100), limit.map(SeqNum::new), 100);
+        assert_eq!(piece.expect("a piece").end.get(), end, "{limit:?}");
+    }
+    assert_eq!(cache.held_end(SeqNum::new(100)).get(), 104);
+    assert_eq!(cache.contiguous_end(SeqNum::new(100)).get(), 103);
+}

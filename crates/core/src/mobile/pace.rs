@@ -92,3 +92,67 @@ impl Mobile {
         self.on_sent(now);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link_state::LinkSource;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(10_000 + ms)
+    }
+
+    /// Without a measurement: ten segments, and twice these in 100 ms.
+    fn recovering() -> Mobile {
+        let mut mobile = Mobile::new([10, 2, 0, 2].into(), at(0));
+        mobile.enter_recovery(LinkSource::Signal, at(0));
+        mobile
+    }
+
+    #[test]
+    fn a_piece_takes_the_link_two_milliseconds_and_fits_the_window() {
+        let mut mobile = recovering();
+        assert_eq!(mobile.allowance(at(0)), Some(584));
+        mobile.in_flight.count(0, 14_599);
+        assert_eq!(mobile.allowance(at(0)), Some(1));
+        mobile.in_flight.count(14_599, 14_600);
+        assert_eq!(mobile.allowance(at(0)), None);
+        mobile.grow_window(100, 0, at(0));
+        assert_eq!(mobile.allowance(at(0)), Some(100));
+        mobile.in_flight.count(14_600, 20_000);
+        mobile.widen_window_to_flight();
+        assert_eq!(mobile.allowance(at(0)), None);
+        mobile.grow_window(1, 0, at(0));
+        assert_eq!(mobile.allowance(at(0)), Some(1));
+    }
+
+    #[test]
+    fn a_timer_that_is_late_catches_up_by_two_pieces() {
+        let mut mobile = recovering();
+        let mut sent = |ms: u64| {
+            let mut pieces = 0;
+            while mobile.allowance(at(ms)).is_some() {
+                mobile.charge(584, at(ms));
+                pieces += 1;
+            }
+            pieces
+        };
+        // The first one at once, and one each two milliseconds.
+        assert_eq!([0, 1, 2, 3, 4].map(&mut sent), [1, 0, 1, 0, 1]);
+        assert_eq!([100, 101, 102].map(&mut sent), [3, 0, 1]);
+    }
+
+    #[test]
+    fn the_pace_is_a_little_above_the_measured_rate_and_the_window_what_was_in_flight() {
+        let mut mobile = recovering();
+        mobile.rtt.sample(Duration::from_millis(50));
+        mobile.delivery.seed(1_600_000);
+        mobile.enter_recovery(LinkSource::Signal, at(100));
+        // 50 ms of 1.6 MB a second; 2 ms of 1.7 MB.
+        mobile.in_flight.count(0, 79_999);
+        assert_eq!(mobile.allowance(at(100)), Some(1));
+        mobile.in_flight.count(79_999, 0);
+        assert_eq!(mobile.allowance(at(100)), Some(3_400));
+        assert_eq!(mobile.allowance(at(99)), None);
+    }
+}
