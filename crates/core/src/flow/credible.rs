@@ -389,3 +389,177 @@ impl<P: Payload> Flow<P> {
         self.forget_sending();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::handoff::tests::{flow, state};
+    use crate::handoff::FlowState;
+    use crate::testing::{Bytes, data};
+
+    const NOW: Instant = Instant::from_millis(1000);
+    /// The MH's window is 610 << 7; the FH's is less than one without a scale.
+    const MH_WINDOW: u32 = 78_080;
+    const FH_WINDOW: u32 = 65_535;
+
+    /// The FH has sent 2000..9000 and acknowledged 5100; the MH has sent up to 5200, and its window
+    /// ends at 60,000.
+    fn open() -> Flow<Bytes> {
+        let mut flow = flow();
+        flow.adopt(&state(), NOW);
+        flow
+    }
+
+    fn segment(seq: SeqNum, len: u32, ack: SeqNum) -> Segment {
+        let (mut segment, _) = data(seq.get(), b"");
+        (segment.ack, segment.payload_len) = (ack, len);
+        segment
+    }
+
+    #[test]
+    fn a_segment_of_the_fh_fits_up_to_the_edges_of_both_windows() {
+        let flow = open();
+        let seq = SeqNum::new;
+        for (at, len, ack, fits) in [
+            // The byte of a probe, and a FIN.
+            (seq(59_002), 1000, seq(5_100), true),
+            (seq(59_003), 1000, seq(5_100), false),
+            (seq(2_000) - MH_WINDOW, 0, seq(5_100), true),
+            (seq(2_000) - MH_WINDOW - 1, 0, seq(5_100), false),
+            (seq(9_000), 0, seq(5_200), true),
+            (seq(9_000), 0, seq(5_201), false),
+            (seq(9_000), 0, seq(5_100) - FH_WINDOW, true),
+            (seq(9_000), 0, seq(5_100) - FH_WINDOW - 1, false),
+        ] {
+            let mut segment = segment(at, len, ack);
+            assert_eq!(flow.fh_fits(&segment), fits, "{at:?} {len} {ack:?}");
+            segment.flags = Flags::PSH;
+            assert!(!flow.fh_fits(&segment), "no ACK");
+        }
+    }
+
+    #[test]
+    fn numbers_of_the_mh_fit_up_to_the_edges_of_both_windows() {
+        let flow = open();
+        let seq = SeqNum::new;
+        for (at, len, fits) in [
+            (seq(5_100) - FH_WINDOW, 0, true),
+            (seq(5_100) - FH_WINDOW - 1, 0, false),
+            (seq(5_102) + FH_WINDOW, 0, true),
+            (seq(5_103) + FH_WINDOW, 0, false),
+            (seq(5_002) + FH_WINDOW, 100, true),
+            (seq(5_002) + FH_WINDOW, 101, false),
+        ] {
+            let segment = segment(at, len, seq(2_000));
+            assert_eq!(flow.mh_seq_fits(&segment), fits, "{at:?} {len}");
+        }
+        for (ack, fits) in [
+            (seq(9_000), true),
+            (seq(9_001), false),
+            (seq(2_000) - MH_WINDOW, true),
+            (seq(2_000) - MH_WINDOW - 1, false),
+        ] {
+            assert_eq!(flow.mh_ack_fits(ack), fits, "{ack:?}");
+        }
+        for (ack, unseen) in [
+            (seq(9_000), false),
+            (seq(9_001), true),
+            (seq(9_000) + WINDOW_MAX - 1, true),
+            (seq(9_000) + WINDOW_MAX, false),
+        ] {
+            assert_eq!(flow.acks_unseen_data(ack), unseen, "{ack:?}");
+        }
+        let in_window = |flow: &Flow<Bytes>, ack| [ack, ack + 1].map(|ack| flow.is_in_window(ack));
+        assert_eq!(in_window(&flow, seq(60_002)), [true, false]);
+        let mut without_edge = open();
+        without_edge.mh.right_edge = None;
+        let last = seq(9_000) + BEYOND_SEEN_MAX;
+        assert_eq!(in_window(&without_edge, last), [true, false]);
+    }
+
+    #[test]
+    fn the_largest_window_is_the_scaled_one_within_the_limits() {
+        for (largest, scale, in_flight, bytes) in [
+            (65_535, Some(7), 0, 65_535 << 7),
+            (65_535, Some(15), 0, 65_535 << 14),
+            (1, Some(14), 0, 65_535),
+            (9, None, 5, BEYOND_SEEN_MAX + 5),
+            (9, None, u32::MAX, WINDOW_MAX),
+        ] {
+            assert_eq!(window_max(largest, scale, in_flight), bytes, "{scale:?}");
+        }
+        let (a, b) = (SeqNum::new(5), SeqNum::new(5) - 100);
+        assert!(near(a, b, 100) && near(b, a, 100));
+        assert!(!near(a, b, 99) && !near(b, a, 99));
+    }
+
+    #[test]
+    fn clocks_fit_if_they_have_moved_no_farther_than_time_and_a_second() {
+        let flow = open();
+        let last = flow.mh.timestamps.expect("timestamps");
+        let fits = |tsval: u32, tsecr: u32, elapsed_ms: u64| {
+            let new = Timestamps {
+                tsval: last.tsval.wrapping_add(tsval),
+                tsecr: last.tsecr.wrapping_add(tsecr),
+            };
+            flow.clock_fits(Some(new), NOW + Duration::from_millis(elapsed_ms))
+        };
+        let back = |ticks: u32| ticks.wrapping_neg();
+        assert!(fits(1_000_000, 1_000_000, 0));
+        assert!(!fits(1_000_001, 0, 0) && !fits(0, 1_000_001, 0));
+        assert!(fits(1_005_000, 1_005_000, 5));
+        assert!(!fits(1_005_001, 0, 5) && !fits(0, 1_005_001, 5));
+        assert!(fits(back(1_000_000), back(1_000_000), 5));
+        assert!(!fits(back(1_000_001), 0, 5) && !fits(0, back(1_000_001), 5));
+        assert!(!flow.clock_fits(None, NOW));
+    }
+
+    #[test]
+    fn three_contradictions_in_five_seconds_show_that_what_is_known_is_wrong() {
+        let contradicts = |times_ms: &[u64], acks: &[u32]| {
+            let mut flow = open();
+            let mut is_wrong = false;
+            for (ms, ack) in times_ms.iter().zip(acks) {
+                let mut segment = segment(SeqNum::new(5_200), 0, SeqNum::new(*ack));
+                segment.options.timestamps = flow.mh.timestamps;
+                assert!(!is_wrong, "the last one alone");
+                let now = NOW + Duration::from_millis(*ms);
+                is_wrong = flow.note_contradiction(&segment, now);
+            }
+            is_wrong
+        };
+        assert!(contradicts(&[0, 2_500, 5_000], &[1_999; 3]));
+        assert!(!contradicts(&[0, 2_500, 4_999], &[1_999; 3]));
+        assert!(!contradicts(&[0, 5_000], &[1_999; 2]));
+        assert!(!contradicts(&[0, 2_500, 5_000], &[2_000; 3]), "none");
+        // One that is a window away begins the count anew.
+        let far = 1_999_u32.wrapping_sub(MH_WINDOW);
+        assert!(contradicts(&[0, 2_500, 5_000], &[far, 1_999, 1_999]));
+        assert!(!contradicts(&[0, 2_500, 5_000], &[far - 1, 1_999, 1_999]));
+    }
+
+    #[test]
+    fn a_timestamp_separates_old_from_new_for_half_an_hour() {
+        let flow = open();
+        let mut segment = segment(SeqNum::new(9_000), 0, SeqNum::new(5_100));
+        let mut drops = |tsval: Option<u32>, minutes: u64| {
+            let timestamps = tsval.map(|tsval| Timestamps { tsval, tsecr: 0 });
+            segment.options.timestamps = timestamps;
+            let now = NOW + Duration::from_secs(60 * minutes);
+            flow.mh_drops_as_old(&segment, now)
+        };
+        // The MH has echoed 1400, of 1500 that were sent.
+        assert!(drops(Some(1_399), 0) && !drops(Some(1_400), 0));
+        assert!(drops(Some(1_399), 29) && !drops(Some(1_399), 30));
+        assert!(drops(None, 29));
+        let mut silent: Flow<Bytes> = open();
+        silent.adopt(
+            &FlowState {
+                tsval_sent: None,
+                ..state()
+            },
+            NOW,
+        );
+        assert!(!silent.mh_drops_as_old(&segment, NOW));
+    }
+}

@@ -127,3 +127,142 @@ impl<P: Payload> Flow<P> {
         }
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use holdfast_wire::Timestamps;
+
+    use super::*;
+    use crate::table::{Id as _, MobileId, Slot};
+    use crate::testing::{Bytes, data};
+    use crate::{Direction, FlowKey};
+
+    const NOW: Instant = Instant::from_millis(1000);
+
+    fn key() -> FlowKey {
+        FlowKey::of(&data(0, b"").0, Direction::Downlink)
+    }
+
+    pub(in crate::flow) fn flow() -> Flow<Bytes> {
+        Flow::new(key(), MobileId::new(Slot::default()), NOW)
+    }
+
+    /// Each number is another one.
+    pub(in crate::flow) fn state() -> FlowState {
+        let seq = SeqNum::new;
+        FlowState {
+            key: key(),
+            fh_max: seq(9_000),
+            fh_una: seq(2_000),
+            fh_ack: seq(5_100),
+            fh_window: 510,
+            fh_window_largest: 520,
+            fh_window_scale: Some(5),
+            fh_tsecr: 71_000,
+            fh_fin: Some(seq(9_001)),
+            fh_sack: true,
+            mh_nxt: seq(5_200),
+            mh_window_scale: Some(7),
+            mh_window_largest: 610,
+            mh_right_edge: Some(seq(60_000)),
+            mh_timestamps: Some(Timestamps {
+                tsval: 71_500,
+                tsecr: 1_400,
+            }),
+            mh_fin: Some(seq(5_300)),
+            tsval_sent: Some(1_500),
+            path_mtu: Some(1_300),
+            reported: vec![(seq(3_000), seq(4_000)), (seq(5_000), seq(6_000))],
+            srtt: None,
+            bytes_per_s: None,
+            split: None,
+            renumber: None,
+        }
+    }
+
+    #[test]
+    fn a_flow_that_was_taken_over_is_as_the_other_station_knew_it() {
+        let mut flow = flow();
+        flow.adopt(&state(), NOW);
+        assert_eq!(flow.state(None, None), Some(state()));
+        // Nothing of it was sent here.
+        assert_eq!(flow.sent_nxt, SeqNum::new(2_000));
+        assert_eq!(flow.in_flight(), 0);
+    }
+
+    #[test]
+    fn of_a_flow_that_is_known_here_only_what_is_missing_is_taken_over() {
+        let own = FlowState {
+            fh_max: SeqNum::new(9_500),
+            fh_window_largest: 530,
+            fh_window_scale: None,
+            fh_fin: None,
+            fh_sack: false,
+            mh_nxt: SeqNum::new(5_150),
+            mh_window_scale: None,
+            mh_window_largest: 600,
+            mh_right_edge: None,
+            mh_fin: None,
+            path_mtu: None,
+            ..state()
+        };
+        let mut flow = flow();
+        flow.adopt(&own, NOW);
+        flow.complete(&state());
+        let both = FlowState {
+            fh_max: SeqNum::new(9_500),
+            fh_window_largest: 530,
+            ..state()
+        };
+        assert_eq!(flow.state(None, None), Some(both.clone()));
+        // What is known here stays.
+        let other = FlowState {
+            fh_una: SeqNum::new(2_500),
+            fh_ack: SeqNum::new(5_150),
+            fh_window: 1,
+            fh_window_scale: Some(1),
+            fh_tsecr: 1,
+            fh_fin: Some(SeqNum::new(1)),
+            fh_sack: false,
+            mh_window_scale: Some(1),
+            mh_right_edge: Some(SeqNum::new(50_000)),
+            mh_timestamps: None,
+            mh_fin: Some(SeqNum::new(1)),
+            tsval_sent: None,
+            path_mtu: Some(1),
+            reported: Vec::new(),
+            ..both.clone()
+        };
+        flow.complete(&other);
+        assert_eq!(flow.state(None, None), Some(both));
+    }
+
+    #[test]
+    fn a_flow_that_owes_bytes_or_is_not_open_is_not_handed_over() {
+        let mut flow = flow();
+        assert_eq!(flow.state(None, None), None);
+        flow.adopt(&state(), NOW);
+        flow.owed = Some(SeqNum::new(2_001));
+        assert_eq!(flow.state(None, None), None);
+    }
+
+    #[test]
+    fn of_what_is_cached_all_that_the_mh_lacks_is_handed_over_in_segments() {
+        let mut flow = flow();
+        flow.adopt(&state(), NOW);
+        // From 4000 on a segment is missing here.
+        for seq in [2_000, 3_000, 5_000, 6_000] {
+            let (segment, payload) = data(seq, &[7; 1000]);
+            let _ = flow
+                .cache
+                .insert(&segment, &payload, segment.seq, 1 << 20, 10);
+        }
+        let mut pieces = Vec::new();
+        flow.kept_pieces(&mut pieces);
+        let ranges: Vec<_> = pieces
+            .iter()
+            .map(|piece| (piece.seq.get(), piece.len))
+            .collect();
+        assert_eq!(ranges, [(2_000, 1000), (6_000, 1000)]);
+    }
+}

@@ -121,3 +121,129 @@ impl<P: Payload> Flow<P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::Sender;
+    use crate::flow::handoff::tests::{flow, state};
+    use crate::testing::{Bytes, data};
+    use crate::timers::{Subject, Timers};
+
+    const NOW: Instant = Instant::from_millis(1000);
+
+    /// A flow whose ends have sent nothing more since it was opened.
+    fn idle() -> Flow<Bytes> {
+        let mut flow = flow();
+        flow.stage = Stage::Open;
+        flow.counted_confirmed = true;
+        flow
+    }
+
+    #[test]
+    fn a_flow_is_idle_if_nothing_at_all_is_left_of_it() {
+        type Change = fn(&mut Flow<Bytes>);
+        let changes: [(&str, Change); 26] = [
+            ("the FH has sent", |flow| flow.fh.max += 1),
+            ("the gateway has sent", |flow| flow.sent_nxt += 1),
+            ("one end was seen", |flow| flow.stage = Stage::Adopting),
+            ("closed", |flow| flow.stage = Stage::Closed),
+            ("cached", |flow| {
+                let (segment, payload) = data(0, b"x");
+                let _ = flow
+                    .cache
+                    .insert(&segment, &payload, segment.seq, 10_000, 10);
+            }),
+            ("reported", |flow| {
+                flow.sacked.add(SeqNum::new(1), SeqNum::new(2));
+            }),
+            ("timed for losses", |flow| {
+                let (from, to) = (SeqNum::new(0), SeqNum::new(1));
+                flow.transmissions.note(from, to, Sender::Fh, NOW);
+            }),
+            ("an ACK in an outage", |flow| {
+                flow.ack_in_outage = Some(Bytes([].into()));
+            }),
+            ("uploads", |flow| flow.uploads = Some(Box::default())),
+            ("contradicted", |flow| {
+                let (mut segment, _) = data(0, b"");
+                (segment.seq, segment.ack) = (flow.fh.ack, flow.fh.una - 1);
+                flow.note_contradiction(&segment, NOW);
+            }),
+            ("another ACK shown", |flow| {
+                flow.ack_shown = Some(SeqNum::new(1));
+            }),
+            ("cached by the scheme", |flow| {
+                flow.cached_elsewhere.entries = 1;
+            }),
+            ("a timer", |flow| {
+                let subject = Subject::Mobile(flow.mobile);
+                Timers::default().schedule(subject, &mut flow.scheduled, Some(NOW));
+            }),
+            ("to retransmit", |flow| flow.retransmit_at = Some(NOW)),
+            ("in recovery", |flow| flow.recover = Some(SeqNum::new(1))),
+            ("timed", |flow| flow.timed = Some((SeqNum::new(1), NOW))),
+            ("owed", |flow| flow.owed = Some(SeqNum::new(1))),
+            ("in persist state", |flow| flow.in_persist = true),
+            ("in a handoff", |flow| flow.waits_for_handoff = true),
+            ("in the queue", |flow| flow.waits = true),
+            ("reset", |flow| flow.answers_with_rst = true),
+            ("mute", |flow| flow.mute = Mute::ToProbe),
+            ("in vain", |flow| flow.vain_retransmissions = 1),
+            ("duplicate ACKs", |flow| flow.dup_acks = 1),
+            ("the FH's FIN", |flow| flow.fh.fin = Some(SeqNum::new(1))),
+            ("the MH's FIN", |flow| flow.mh.fin = Some(SeqNum::new(1))),
+        ];
+        assert!(idle().is_idle());
+        for (name, change) in changes {
+            let mut flow = idle();
+            change(&mut flow);
+            assert!(!flow.is_idle(), "{name}");
+        }
+        let counts: [Change; 3] = [
+            |flow| flow.counted_confirmed = false,
+            |flow| flow.counted_in_flight = 1,
+            |flow| flow.counted_cached_bytes = 1,
+        ];
+        for (index, change) in counts.into_iter().enumerate() {
+            let mut flow = idle();
+            change(&mut flow);
+            assert!(!flow.is_idle(), "counted {index}");
+        }
+    }
+
+    #[test]
+    fn the_numbers_of_an_opaque_flow_do_not_keep_it_in_use() {
+        let mut flow = idle();
+        flow.stage = Stage::Opaque;
+        flow.fh.max += 1;
+        assert!(flow.is_idle());
+    }
+
+    #[test]
+    fn a_flow_that_was_packed_is_the_same_flow_again() {
+        let state = crate::handoff::FlowState {
+            fh_una: SeqNum::new(9_000),
+            fh_fin: None,
+            mh_fin: None,
+            reported: Vec::new(),
+            ..state()
+        };
+        let mut flow = flow();
+        flow.adopt(&state, NOW);
+        flow.sent_nxt = flow.fh.max;
+        flow.counted_confirmed = true;
+        (flow.index_at_mobile, flow.has_own_sender) = (3, true);
+        flow.seen = Instant::from_millis(2000);
+        flow.tsval_noted = Instant::from_millis(1500);
+        (flow.uplink_header, flow.downlink_header) = (Some(()), Some(()));
+        assert!(flow.is_idle());
+        let flow: Flow<Bytes> = Flow::unpack(flow.pack());
+        assert!(flow.is_idle());
+        assert_eq!(flow.state(None, None), Some(state));
+        assert_eq!((flow.index_at_mobile, flow.has_own_sender), (3, true));
+        assert_eq!(flow.seen, Instant::from_millis(2000));
+        assert_eq!(flow.tsval_noted, Instant::from_millis(1500));
+        assert!(flow.uplink_header.is_some() && flow.downlink_header.is_some());
+    }
+}

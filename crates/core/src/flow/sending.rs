@@ -419,3 +419,66 @@ fn overtaking_tsval(tsval: u32, mh: Timestamps) -> u32 {
     let older = (mh.tsecr.wrapping_sub(tsval) as i32) > 0;
     if older { mh.tsecr } else { tsval }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FlowKey;
+    use crate::table::{Id as _, MobileId, Slot};
+    use crate::testing::{Bytes, data};
+
+    const NOW: Instant = Instant::from_millis(1000);
+
+    /// A flow whose MH has everything before `una`, with this number of cached segments in flight.
+    fn flow(una: SeqNum, segments: u32) -> Flow<Bytes> {
+        let (first, _) = data(0, b"");
+        let key = FlowKey::of(&first, Direction::Downlink);
+        let mut flow = Flow::new(key, MobileId::new(Slot::default()), NOW);
+        flow.stage = Stage::Open;
+        flow.fh.una = una;
+        flow.begin_resending();
+        cache(&mut flow, segments);
+        flow
+    }
+
+    fn cache(flow: &mut Flow<Bytes>, segments: u32) {
+        let una = flow.fh.una;
+        for n in 0..segments {
+            let (segment, payload) = data((una + n * 1000).get(), &[7; 1000]);
+            let _ = flow.cache.insert(&segment, &payload, una, 1 << 20, 100);
+        }
+        flow.fh.max = una + segments * 1000;
+        flow.sent_nxt = flow.fh.max;
+    }
+
+    fn lost(flow: &mut Flow<Bytes>) -> Option<(u32, u32)> {
+        let lost = flow.take_lost();
+        lost.map(|piece| (piece.seq.get(), piece.len))
+    }
+
+    #[test]
+    fn a_piece_is_lost_when_three_segments_beyond_it_have_arrived_and_no_byte_sooner() {
+        for (reported, found) in [(4000, None), (4001, Some((1, 1000)))] {
+            let mut flow = flow(SeqNum::new(1), 5);
+            let (left, right) = (SeqNum::new(1001), SeqNum::new(reported));
+            flow.sacked.add(left, right);
+            flow.on_reported(right);
+            assert_eq!(lost(&mut flow), found, "{reported}");
+            assert_eq!(lost(&mut flow), None, "once");
+        }
+    }
+
+    #[test]
+    fn losses_are_found_when_the_numbers_have_gone_round() {
+        let mut flow = flow(SeqNum::new(1), 0);
+        for _ in 0..3 {
+            flow.fh.una += 1 << 30;
+            flow.follow_resending(flow.fh.una);
+        }
+        cache(&mut flow, 4);
+        let una = flow.fh.una;
+        flow.sacked.add(una + 1000, una + 4000);
+        flow.on_reported(una + 4000);
+        assert_eq!(lost(&mut flow), Some((una.get(), 1000)));
+    }
+}
