@@ -5,9 +5,10 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Options, SackBlocks, Segment, SeqNum, Timestamps};
 
-use crate::testing::{FH, MH, Packet, direction_of};
+use crate::testing::{Bytes, FH, MH, Packet, direction_of};
 use crate::{
     Action, Actions, Direction, FlowRecord, Gateway, MtcpSetUp, MtcpSettings, Scheme, Settings,
+    Verdict,
 };
 
 const SYN_ACK: Flags = Flags::SYN.with(Flags::ACK);
@@ -654,5 +655,69 @@ fn a_flow_that_an_end_resets_leaves_the_table() {
             let flows = bench.gateway.stats().flows;
             assert_eq!(flows, 0, "{direction:?}, by opener: {by_opener}");
         }
+    }
+}
+
+/// How many segments of the opener go to the other end once that has answered: those that were held.
+fn held(settings: Settings, pieces: &[(SeqNum, usize)]) -> usize {
+    let mut bench = Bench {
+        gateway: Gateway::new(settings),
+        ..Bench::new(Direction::Uplink)
+    };
+    let iss = bench.ask();
+    for (seq, len) in pieces {
+        let data = bench.segment(true, Flags::ACK, *seq, iss + 1);
+        assert!(bench.give(data, &vec![7; *len], 11).is_empty());
+    }
+    let answer = bench.answer();
+    bench.give(answer, &[], 20).len()
+}
+
+#[test]
+fn of_the_openers_data_no_byte_outside_the_offered_window_is_held() {
+    let first = SeqNum::new(OPENER + 1);
+    // Ten segments of 1460 bytes were offered. The ACK of our answer is held too.
+    for (seq, len, expected) in [
+        (first, 1000, 2),
+        (first - 1, 1000, 1),
+        (first + 13_600, 1000, 2),
+        (first + 13_601, 1000, 1),
+        (first + 13_600, 1001, 1),
+    ] {
+        assert_eq!(held(settings(), &[(seq, len)]), expected, "{seq:?} {len}");
+    }
+}
+
+#[test]
+fn of_the_openers_data_no_more_segments_are_held_than_the_limit() {
+    let small: Vec<_> = (0..40).map(|n| (SeqNum::new(OPENER + 1 + n), 1)).collect();
+    assert_eq!(held(settings(), &small[..31]), 32);
+    assert_eq!(held(settings(), &small), 32);
+}
+
+#[test]
+fn of_the_openers_data_no_more_is_held_than_the_cache_has_room_for() {
+    let pieces = [0, 1000, 2000].map(|n| (SeqNum::new(OPENER + 1 + n), 1000));
+    // Each segment counts as 2304 bytes, and so does the ACK of our answer.
+    for (bytes_max, expected) in [(4 * 2304, 4), (4 * 2304 - 1, 3), (3 * 2304, 3)] {
+        let settings = Settings {
+            flow_cache_bytes_max: bytes_max,
+            ..settings()
+        };
+        assert_eq!(held(settings, &pieces), expected, "{bytes_max}");
+    }
+}
+
+/// As of a caller that cannot make packets from others.
+#[test]
+fn a_syn_that_cannot_be_answered_goes_on_as_it_came() {
+    for direction in BOTH {
+        let mut gateway = Gateway::<Bytes>::new(settings());
+        let syn = Bench::new(direction).syn();
+        let payload = Bytes([].into());
+        let mut actions = Vec::new();
+        let verdict = gateway.handle_segment(direction, &syn, &payload, at(0), &mut actions);
+        assert_eq!(verdict, Verdict::Forward);
+        assert!(actions.is_empty(), "{actions:?}");
     }
 }

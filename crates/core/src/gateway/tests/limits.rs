@@ -500,3 +500,40 @@ fn a_sweep_forgets_a_limited_number_of_the_flows_of_one_mobile() {
     }
     assert_eq!((left, bench.gateway.stats().mobiles), (0, 0));
 }
+
+#[test]
+fn a_router_is_believed_about_bytes_in_flight_and_packets_of_552_bytes_or_more() {
+    for (seq, mtu, believed) in [
+        (1, 552, Some(552)),
+        (1, 551, None),
+        (2000, 900, Some(900)),
+        (2001, 900, None),
+        (0, 900, None),
+    ] {
+        let mut bench = bench(Scheme::Hold);
+        bench.forward(1, 2);
+        let now = bench.now;
+        bench
+            .gateway
+            .handle_packet_too_big(&too_big(seq, mtu), now, &mut Vec::new());
+        assert_eq!(path_mtu(&bench), believed, "{seq} {mtu}");
+    }
+}
+
+#[test]
+fn a_flow_of_one_end_is_forgotten_after_30_seconds_and_a_closed_one_after_60() {
+    let mut half = not_adopted(settings(Scheme::Hold));
+    assert_eq!(half.down(1, LEN), passed());
+    let mut closed = bench(Scheme::Hold);
+    let mut reset = closed.mh_segment(1);
+    reset.flags = Flags::RST;
+    assert_eq!(closed.put(reset), passed());
+    assert_eq!(closed.state(), "closed");
+    for (bench, seconds) in [(&mut half, 30), (&mut closed, 60)] {
+        bench.wait(seconds * 1_000);
+        assert_eq!(bench.gateway.stats().flows, 1, "{seconds}");
+        // The sweep comes by each second.
+        bench.wait(1_000);
+        assert_eq!(bench.gateway.stats().flows, 0, "{seconds}");
+    }
+}

@@ -86,3 +86,22 @@ fn a_warning_closes_the_window_and_the_last_byte_of_what_still_arrives_is_acknow
     assert_eq!(verdict, as_ack(3001, 0));
     assert_eq!(bench.gateway.owed_bytes(), 0);
 }
+
+#[test]
+fn the_ack_that_opens_the_window_is_repeated_until_the_fh_sends_something_new() {
+    for sends_new in [false, true] {
+        let mut bench = mtcp_2007();
+        bench.forward(1, 3);
+        assert!(!bench.up(2001).forwarded);
+        bench.link_down();
+        bench.wait(3000);
+        assert_eq!(bench.recovers().len(), 2);
+        if sends_new {
+            bench.forward(3001, 1);
+        }
+        let open = format!("ACK 2001 wnd {WINDOW} ");
+        let lines = bench.wait(100);
+        let acks = lines.iter().filter(|line| line.starts_with(&open));
+        assert_eq!(acks.count(), usize::from(!sends_new), "{lines:?}");
+    }
+}

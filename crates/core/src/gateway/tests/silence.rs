@@ -239,3 +239,22 @@ fn an_idle_flow_that_answers_first_does_not_show_that_the_link_kept_a_download()
         assert!(lines.iter().any(|line| line.starts_with(&seq)), "{seq}");
     }
 }
+
+#[test]
+fn of_a_flow_that_is_not_mute_the_fhs_copies_wait_for_their_turn() {
+    let mut bench = bench(Scheme::Hold);
+    bench.forward(1, 40);
+    bench.link_down();
+    bench.wait(500);
+    let sent = bench.link_up().len() as u32;
+    assert!(sent < 40, "{sent}");
+    // After some retransmissions in vain the FH's copies go on, but not those that wait.
+    for _ in 0..4 {
+        bench.link_down();
+        bench.wait(2_000);
+        bench.link_up();
+    }
+    assert_eq!(bench.down(1, LEN), passed(), "it was sent");
+    let waits = bench.down(39_001, LEN);
+    assert!(!waits.forwarded, "{waits:?}");
+}

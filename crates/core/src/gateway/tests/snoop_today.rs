@@ -534,3 +534,56 @@ fn an_ack_of_the_fh_that_was_replaced_is_repeated_after_an_outage() {
     let sent = bench.recovers();
     assert!(sent[0].starts_with("AGAIN to MH"), "{sent:?}");
 }
+
+/// A hole of an FH without SACK is hidden while the queue is long, and then filled.
+fn hole_to_report() -> Bench {
+    let mut settings = snoop();
+    settings.snoop.congested_rtts = 0.5;
+    let mut bench = ten_under_way_with(settings);
+    bench.wait(150);
+    assert_eq!(bench.up(nth(2)), passed());
+    let lost = retransmits(&bench, 2);
+    assert_eq!(bench.up(nth(2)), suppressed(&[&lost]));
+    bench
+}
+
+#[test]
+fn an_ack_with_data_or_with_an_echo_of_congestion_is_not_replaced_by_a_report() {
+    let mut bench = hole_to_report();
+    let answer = bench.up(nth(6));
+    let dup_ack = format!("ACK {} wnd 1000", nth(2));
+    let reports = |lines: &[String]| {
+        let all = lines.iter().filter(|line| line.starts_with(&dup_ack));
+        all.count()
+    };
+    assert_eq!((answer.forwarded, reports(&answer.lines)), (false, 3));
+    for (flags, len) in [(Flags::ACK.with(Flags::ECE), 0), (Flags::ACK, 100)] {
+        let mut bench = hole_to_report();
+        let mut ack = bench.mh_segment(nth(6));
+        (ack.flags, ack.payload_len) = (flags, len);
+        let answer = bench.put(ack);
+        let expected = (true, 0);
+        assert_eq!(
+            (answer.forwarded, reports(&answer.lines)),
+            expected,
+            "{len}"
+        );
+    }
+}
+
+#[test]
+fn an_fh_that_sees_fewer_than_three_segments_beyond_a_hole_has_longer_to_answer() {
+    let waits_ms = |acked: u32| {
+        let mut bench = congestion_to_report();
+        bench.up(nth(acked));
+        assert_eq!(bench.counter("congested"), 1, "{acked}");
+        let released = format!("ACK {} wnd 1000", nth(acked));
+        let is_released = |lines: &[String]| lines.iter().any(|line| line.starts_with(&released));
+        let waited = (1..500).find(|_| is_released(&bench.wait(1)));
+        waited.expect("an ACK")
+    };
+    let [two, three, five] = [8, 9, 11].map(waits_ms);
+    assert_eq!(three, five);
+    // A quarter of the path's round trip of 20 to 40 ms, and the resolution of a timer of 10 ms.
+    assert!((15..=20).contains(&(two - three)), "{two} {three}");
+}

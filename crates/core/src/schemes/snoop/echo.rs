@@ -101,4 +101,21 @@ mod tests {
         let rtt = echo.take(Some(stamps(0, 7)), Instant::from_millis(5010));
         assert_eq!(rtt, Some(Duration::from_millis(10)));
     }
+
+    #[test]
+    fn an_echo_is_awaited_for_two_seconds() {
+        let at = Instant::from_millis;
+        for (elapsed_ms, rtt) in [(2000, Some(Duration::from_secs(2))), (2001, None)] {
+            let mut echo = Echo::default();
+            echo.ask(Some(stamps(5, 0)), at(0));
+            assert_eq!(echo.take(Some(stamps(0, 5)), at(elapsed_ms)), rtt);
+            assert_eq!(echo.waits_since(), None);
+        }
+        for (elapsed_ms, awaited) in [(1999, 0), (2000, 2000)] {
+            let mut echo = Echo::default();
+            echo.ask(Some(stamps(5, 0)), at(0));
+            echo.ask(Some(stamps(6, 0)), at(elapsed_ms));
+            assert_eq!(echo.waits_since(), Some(at(awaited)));
+        }
+    }
 }

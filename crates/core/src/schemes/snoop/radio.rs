@@ -131,4 +131,23 @@ mod tests {
         assert_eq!(radio.unjudged(seq(100), seq(300)), seq(300));
         assert_eq!(radio.unjudged(seq(400), seq(600)), seq(400));
     }
+
+    #[test]
+    fn a_queue_counts_for_one_span_or_two() {
+        let at = Instant::from_millis;
+        let longest = |times: &[(u64, u64)], queue: u64, now: u64| {
+            let mut radio = Radio::default();
+            for (time, length) in times {
+                radio.on_arrived(ms(*length), at(*time));
+            }
+            radio.on_hole(ms(queue), ms(5), false, at(now));
+            radio.lost_at().is_none()
+        };
+        // Half of 60 ms is enough; 29 ms are the radio's.
+        assert!(longest(&[(0, 60)], 30, 0));
+        assert!(!longest(&[(0, 60)], 29, 0));
+        assert!(!longest(&[(0, 60), (4_999, 10), (9_998, 10)], 29, 9_998));
+        assert!(!longest(&[(0, 60), (5_000, 10), (9_999, 10)], 29, 9_999));
+        assert!(longest(&[(0, 60), (5_000, 10), (10_000, 10)], 29, 10_000));
+    }
 }

@@ -311,3 +311,15 @@ fn an_ack_that_came_while_the_flow_was_frozen_is_repeated_once() {
     let lines = [bench.link_down(), bench.link_up()].concat();
     assert_eq!(counts(&lines, "AGAIN"), 0, "{lines:?}");
 }
+
+#[test]
+fn one_input_sends_64_pieces_at_most_and_the_rest_follows_a_millisecond_later() {
+    let mut bench = mtcp();
+    bench.forward(1, 100);
+    let mut closed = bench.mh_segment(1);
+    closed.window = 0;
+    let _ = bench.put(closed);
+    let opened = bench.up(1).lines;
+    assert_eq!(counts(&opened, "DATA"), 64, "{opened:?}");
+    assert_eq!(counts(&bench.wait(1), "DATA"), 36);
+}

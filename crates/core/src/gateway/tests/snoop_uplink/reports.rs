@@ -223,3 +223,14 @@ fn today_nothing_is_reported() {
     assert_eq!(bench.wait(1000), NONE);
     assert_eq!(bench.counter("reports"), 0);
 }
+
+#[test]
+fn a_hole_before_the_first_data_of_a_connection_seen_from_its_start_is_reported() {
+    let mut bench = not_adopted(snoop());
+    bench.sack_permitted = true;
+    bench.shake_hands(0, 5000);
+    // The radio has lost the MH's ACK and its first packet. The FH sends first.
+    assert_eq!(fh_acks(&mut bench, 0, &[]), passed());
+    let expected = report(&bench, nth(0), &[(nth(1), nth(4))]);
+    assert_eq!(send_all(&mut bench, [1, 2, 3]), [expected]);
+}
