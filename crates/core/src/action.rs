@@ -187,3 +187,23 @@ pub enum Action<P: Payload> {
 /// Actions in the order in which they are done. The caller owns the buffer and empties it, so
 /// nothing is allocated for a packet.
 pub type Actions<P> = Vec<Action<P>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{FH, MH};
+
+    #[test]
+    fn a_header_that_was_packed_fits_its_own_ends_alone() {
+        let header = Header::made(&[], FH, MH).expect("a header");
+        let packed = Template::pack(&header);
+        let unpack = |from, to| <Header as Template>::unpack(&packed, from, to);
+        let same = unpack(FH, MH).expect("its ends");
+        assert_eq!(same.as_bytes(), header.as_bytes());
+        let other = Endpoint {
+            address: core::net::Ipv6Addr::LOCALHOST.into(),
+            ..MH
+        };
+        assert!(unpack(FH, other).is_none());
+    }
+}

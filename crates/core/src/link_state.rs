@@ -83,3 +83,51 @@ impl LinkSource {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::de::IntoDeserializer as _;
+    use serde::de::value::{Error, StrDeserializer};
+
+    use super::*;
+
+    #[test]
+    fn each_state_but_the_unknown_one_is_reported_by_its_event() {
+        let lead = Some(Duration::from_millis(300));
+        let events = [
+            LinkState::Unknown,
+            LinkState::Up,
+            LinkState::GoingDownSoon,
+            LinkState::Down,
+        ]
+        .map(|state| state.event(lead));
+        let warning = LinkEvent::GoingDownSoon(lead);
+        assert_eq!(
+            events,
+            [
+                None,
+                Some(LinkEvent::Up),
+                Some(warning),
+                Some(LinkEvent::Down)
+            ]
+        );
+    }
+
+    /// Others read the status by serde.
+    #[test]
+    fn a_source_has_one_name_everywhere() {
+        for source in [
+            LinkSource::None,
+            LinkSource::Carrier,
+            LinkSource::Wifi,
+            LinkSource::Modem,
+            LinkSource::Script,
+            LinkSource::Command,
+            LinkSource::Signal,
+            LinkSource::Silence,
+        ] {
+            let name: StrDeserializer<'_, Error> = source.name().into_deserializer();
+            assert_eq!(LinkSource::deserialize(name), Ok(source));
+        }
+    }
+}

@@ -4,17 +4,17 @@
 //!
 //! `HOLDFAST_SEED=n` replays one case, `HOLDFAST_CASES=n` changes how many are run.
 
-use holdfast_wire::{Flags, Instant, Segment, SeqNum};
+use holdfast_wire::{Flags, Header, Instant, Segment, SeqNum, checksum_is_right, parse};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::codec::{DictionaryRef, Encoder, Plain};
 use super::{
     COMPRESSED_FLAGS, Decompressor, DecompressorLimits, NotRestored, PlainCodec, Restored,
-    is_marked, marked,
+    is_marked, marked, restored_header,
 };
 use super::{CompressionSettings, Method};
-use crate::testing::data;
+use crate::testing::{FH, MH, data};
 
 const NOW: Instant = Instant::from_millis(5);
 
@@ -431,4 +431,33 @@ fn the_codec_alone_restores_what_it_compressed() {
             Some(&stream[3000..])
         );
     }
+}
+
+#[test]
+fn a_compressed_segment_has_psh_and_no_ack_and_its_marks_of_ecn_stay() {
+    let (ece, cwr) = (Flags::ECE, Flags::CWR);
+    for ecn in [Flags(0), ece, cwr, ece.with(cwr)] {
+        let sent = Flags::ACK.with(Flags::FIN).with(ecn);
+        assert!(!is_marked(sent), "{sent:?}");
+        assert_eq!(marked(sent), COMPRESSED_FLAGS.with(ecn));
+        assert!(is_marked(marked(sent)), "{sent:?}");
+    }
+    for other in [Flags::ACK, Flags::SYN, Flags::FIN, Flags::RST, Flags::URG] {
+        assert!(!is_marked(COMPRESSED_FLAGS.with(other)), "{other:?}");
+    }
+    assert!(!is_marked(Flags(0)));
+}
+
+#[test]
+fn the_headers_of_a_restored_segment_fit_its_payload() {
+    let made = Header::made(&[], FH, MH).expect("a header");
+    let flags = Flags::ACK.with(Flags::PSH);
+    let payload = [7; 1000];
+    let header = restored_header(made, flags, &payload).expect("a packet");
+    let frame = [header.as_bytes(), &payload].concat();
+    let (segment, layout) = parse(&frame, 0).expect("TCP");
+    assert_eq!((segment.flags, segment.payload_len), (flags, 1000));
+    assert!(checksum_is_right(&frame, &segment, &layout));
+    assert!(restored_header(made, flags, &[7; 65_535 - 40]).is_some());
+    assert!(restored_header(made, flags, &[7; 65_535 - 39]).is_none());
 }

@@ -54,3 +54,39 @@ impl Peers {
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> SocketAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn a_neighbour_is_found_by_its_address_and_port_in_either_form_of_ipv4() {
+        let peers = Peers::new(["10.0.0.1:7", "[::ffff:10.0.0.2]:7", "[fd00::1]:7"].map(address));
+        assert_eq!((peers.len(), peers.is_empty()), (3, false));
+        for (text, found) in [
+            ("10.0.0.1:7", Some(0)),
+            ("[::ffff:10.0.0.1]:7", Some(0)),
+            ("10.0.0.2:7", Some(1)),
+            ("[fd00::1]:7", Some(2)),
+            ("10.0.0.1:8", None),
+            ("10.0.0.3:7", None),
+        ] {
+            assert_eq!(peers.find(address(text)), found.map(PeerId), "{text}");
+        }
+        let all: Vec<_> = peers.iter().map(|peer| peers.address(peer)).collect();
+        let expected = ["10.0.0.1:7", "10.0.0.2:7", "[fd00::1]:7"].map(|text| Some(address(text)));
+        assert_eq!(all, expected);
+        assert_eq!(peers.address(PeerId(3)), None);
+        assert!(Peers::default().is_empty());
+    }
+
+    #[test]
+    fn neighbours_that_have_no_number_are_ignored() {
+        let all = (0..=u32::from(u16::MAX)).map(|n| SocketAddr::from((n.to_be_bytes(), 7)));
+        assert_eq!(Peers::new(all).len(), usize::from(u16::MAX));
+    }
+}

@@ -129,3 +129,100 @@ pub(super) fn served(flows: &[HostFlow], now: Instant) -> Vec<&HostFlow> {
     live.truncate(FLOWS_SERVED_MAX);
     live
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::wake_flow;
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(1_000_000 + ms)
+    }
+
+    /// The MH has everything before 5000; its window is 501 units of 128 bytes.
+    fn flow() -> HostFlow {
+        wake_flow(1, at(0))
+    }
+
+    #[test]
+    fn a_window_ends_at_the_first_unit_from_the_edge_on_and_within_the_mhs_own() {
+        let flow = flow();
+        let own = 501 * 128;
+        for (edge, units) in [
+            (4_999, 0),
+            (5_000, 0),
+            (5_001, 1),
+            (5_128, 1),
+            (5_129, 2),
+            (5_000 + own, 501),
+            (5_001 + own, 501),
+            (5_000 + 65_536 * 128, 501),
+        ] {
+            assert_eq!(flow.window_until(SeqNum::new(edge)), units, "{edge}");
+        }
+        let aligned = |edge| flow.aligned(SeqNum::new(edge)).get();
+        assert_eq!(
+            [5_000, 5_001, 5_128, 5_129].map(aligned),
+            [5_000, 5_128, 5_128, 5_256]
+        );
+        let unscaled = HostFlow {
+            window_shift: None,
+            ..flow
+        };
+        assert_eq!((flow.window_bytes(), unscaled.window_bytes()), (own, 501));
+    }
+
+    #[test]
+    fn an_answer_is_there_within_the_longer_of_the_two_round_trips() {
+        let flow = HostFlow {
+            rtt: Some(Duration::from_millis(80)),
+            ..flow()
+        };
+        assert!(flow.has_received_lately(at(80)) && !flow.has_received_lately(at(81)));
+        assert!(!flow.is_late(at(0), at(80)) && flow.is_late(at(0), at(81)));
+        let unmeasured = HostFlow {
+            srtt: None,
+            rtt: None,
+            ..flow
+        };
+        let lately = [1_000, 1_001].map(|ms| unmeasured.has_received_lately(at(ms)));
+        assert_eq!(lately, [true, false]);
+        assert!(unmeasured.is_late(at(0), at(1)));
+    }
+
+    #[test]
+    fn a_flow_is_live_for_ten_minutes_after_the_newest_segment_of_either_end() {
+        let sent_later = HostFlow {
+            sent_at: at(5),
+            ..flow()
+        };
+        assert_eq!(sent_later.newest(), at(5));
+        let [opaque, finished] =
+            [(true, false), (false, true)].map(|(opaque, finished)| HostFlow {
+                is_opaque: opaque,
+                is_finished: finished,
+                ..flow()
+            });
+        assert!(flow().is_live(at(599_999)) && !flow().is_live(at(600_000)));
+        assert!(sent_later.is_live(at(600_000)));
+        assert!(!opaque.is_live(at(0)) && !finished.is_live(at(0)));
+    }
+
+    #[test]
+    fn an_fh_can_use_an_unreachable_if_it_knows_sack_or_timestamps() {
+        use holdfast_wire::Timestamps;
+        let stamps = Timestamps { tsval: 1, tsecr: 1 };
+        for (permits_sack, timestamps, takes) in [
+            (false, None, false),
+            (true, None, true),
+            (false, Some(stamps), true),
+        ] {
+            let flow = HostFlow {
+                permits_sack,
+                timestamps,
+                ..flow()
+            };
+            assert_eq!(flow.takes_unreachable(), takes);
+        }
+    }
+}

@@ -326,12 +326,83 @@ impl MobileHost {
 #[cfg(test)]
 mod tests {
     use super::super::MobileHostSettings;
+    use super::super::tests::wake_flow;
     use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(1_000_000 + ms)
+    }
+
+    /// A machine whose flows have received data at 100 ms, and pause from 300 ms on.
+    fn silent(ports: &[u16]) -> (MobileHost, Vec<HostFlow>) {
+        let mut host = MobileHost::new(MobileHostSettings::new(MobileScheme::Wake));
+        let flows: Vec<_> = ports
+            .iter()
+            .map(|port| HostFlow {
+                data_at: Some(at(100)),
+                ..wake_flow(*port, at(100))
+            })
+            .collect();
+        host.handle_pauses(&flows, at(300), &mut Vec::new());
+        (host, flows)
+    }
+
+    /// What is done for the flows until then; each probe leaves at once.
+    fn until(host: &mut MobileHost, flows: &[HostFlow], ms: u64) -> Vec<HostAction> {
+        let mut all = Vec::new();
+        while let Some(due) = host.poll_timeout().filter(|due| *due <= at(ms)) {
+            let mut actions = Vec::new();
+            host.handle_timeout(flows, due, &mut actions);
+            for action in &actions {
+                if let HostAction::Probe(key) = action {
+                    host.handle_probe_sent(key, due);
+                }
+            }
+            all.append(&mut actions);
+        }
+        all
+    }
+
+    fn woken(actions: &[HostAction]) -> Vec<FlowKey> {
+        let keys = actions.iter().filter_map(|action| match action {
+            HostAction::WakeUp(wake_up) => Some(wake_up.key),
+            _ => None,
+        });
+        keys.collect()
+    }
+
+    #[test]
+    fn an_outage_that_nothing_reports_is_recorded_from_the_silence_to_the_answer() {
+        let (mut host, mut flows) = silent(&[1]);
+        until(&mut host, &flows, 7_000);
+        assert_eq!(host.poll_outage(), None);
+        flows[0].received_at = Some(at(7_010));
+        let actions = until(&mut host, &flows, 7_100);
+        assert!(woken(&actions).contains(&flows[0].key), "{actions:?}");
+        let outage = host.poll_outage().expect("it has ended");
+        assert_eq!(
+            (outage.source, outage.begin),
+            (LinkSource::Silence, at(300))
+        );
+        assert_eq!(outage.flows, 1);
+        assert!(outage.length >= Duration::from_millis(6_700), "{outage:?}");
+    }
+
+    #[test]
+    fn a_silent_flow_is_woken_by_the_clock_and_a_flow_that_receives_is_not() {
+        let (mut host, mut flows) = silent(&[1]);
+        flows.push(HostFlow {
+            data_at: Some(at(100)),
+            ..wake_flow(2, at(100))
+        });
+        let keys = woken(&until(&mut host, &flows, 3_000));
+        assert!(!keys.is_empty());
+        assert!(keys.iter().all(|key| *key == flows[0].key), "{keys:?}");
+    }
 
     #[test]
     fn silent_downloads_are_looked_for_only_for_a_while_after_the_newest_segment() {
         let mut host = MobileHost::new(MobileHostSettings::new(MobileScheme::Wake));
-        let at = |ms: u64| Instant::from_millis(1_000_000 + ms);
         let mut looks = |ms, segments| {
             if !host.needs_segment_count(at(ms)) {
                 return false;

@@ -526,3 +526,34 @@ fn a_queue_that_was_a_third_of_the_round_trip_and_is_empty_takes_all_at_once() {
         assert!(ahead <= FLIGHT * SEGMENT + 128, "{ahead}");
     }
 }
+
+#[test]
+fn a_window_opens_in_steps_for_no_less_than_32_kib_and_no_more_than_two_windows() {
+    let begins = |flight: u32| {
+        let (flow, closed) = closed_over(Duration::from_millis(172), 172);
+        let flow = HostFlow {
+            rcv_nxt: closed.rcv_nxt.unwrap() + flight,
+            ..flow
+        };
+        Opening::begin(&flow, &closed, at(1_000)).is_some()
+    };
+    let window = 60_000 << 7;
+    assert_eq!(
+        [32_767, 32_768, 2 * window, 2 * window + 1].map(begins),
+        [false, true, true, false]
+    );
+}
+
+#[test]
+fn a_flow_that_is_missing_at_eight_steps_has_ended() {
+    let (flow, closed) = closed_over(Duration::from_millis(172), 172);
+    let mut opening = Opening::begin(&flow, &closed, at(1_000)).unwrap();
+    let edge = Step::Edge(opening.advertised());
+    for step in 1..8 {
+        assert_eq!(opening.miss(at(1_000 + step)), edge, "{step}");
+    }
+    // A 16th of the round trip.
+    let due = at(1_007) + Duration::from_micros(10_750);
+    assert_eq!(opening.due(), due);
+    assert_eq!(opening.miss(due), Step::Open);
+}
