@@ -574,4 +574,53 @@ mod tests {
         in_flight.count(3000, 0);
         assert_eq!((in_flight.bytes, in_flight.flows), (1000, 1));
     }
+
+    #[test]
+    fn the_wait_for_an_answer_begins_with_the_first_data_after_all_was_answered() {
+        let settings = Settings::default();
+        // Without a measurement, and on a link whose rate changes: 240 ms for a round trip of 40.
+        for (changing, patience_ms) in [(false, 1_000), (true, 240)] {
+            let mut mobile = mobile();
+            if changing {
+                mobile.changing = Some(Box::default());
+                mobile.rtt.sample(Duration::from_millis(40));
+            }
+            assert!(!mobile.on_segment(at(0)));
+            mobile.in_flight.count(0, 1000);
+            mobile.on_sent(at(500));
+            let due = 500 + patience_ms;
+            assert!(!mobile.falls_silent(&settings, at(due - 1)), "{changing}");
+            assert!(mobile.falls_silent(&settings, at(due)), "{changing}");
+        }
+    }
+
+    #[test]
+    fn on_a_changing_link_probes_are_rare_if_data_is_in_flight_and_no_round_trip_is_known() {
+        let settings = Settings::default();
+        for (measured, in_flight, interval_ms) in
+            [(false, 0, 100), (false, 1000, 1_000), (true, 1000, 100)]
+        {
+            let mut mobile = mobile();
+            mobile.changing = Some(Box::default());
+            if measured {
+                mobile.rtt.sample(Duration::from_millis(40));
+            }
+            mobile.in_flight.count(0, in_flight);
+            mobile.go_down(LinkSource::Signal, &settings, at(0));
+            let due = mobile.deadline(&settings, true);
+            assert_eq!(due, Some(at(interval_ms)), "{measured} {in_flight}");
+        }
+    }
+
+    #[test]
+    fn a_second_report_of_an_outage_counts_no_other_one() {
+        let mut mobile = mobile();
+        for outages in [1, 1] {
+            mobile.go_down(LinkSource::Signal, &Settings::default(), at(0));
+            assert_eq!(mobile.outages, outages);
+        }
+        mobile.enter_recovery(LinkSource::Signal, at(1_000));
+        mobile.go_down(LinkSource::Signal, &Settings::default(), at(2_000));
+        assert_eq!(mobile.outages, 2);
+    }
 }

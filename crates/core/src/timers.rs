@@ -137,6 +137,9 @@ mod tests {
         timers.schedule(subject, &mut scheduled, Some(at(100)));
         assert!(scheduled.is_set());
         assert!(!scheduled.is_due(at(99)) && scheduled.is_due(at(100)));
+        // It is in the heap once.
+        timers.schedule(subject, &mut scheduled, Some(at(100)));
+        assert_eq!(timers.heap.len(), 1);
         // The old entry is not its newest.
         timers.put_off(subject, &mut scheduled, at(300));
         let due = core::iter::from_fn(|| timers.pop_due(at(300)));
@@ -174,6 +177,7 @@ mod tests {
         }
         timers.shrink();
         assert!(timers.heap.capacity() < full);
+        assert!(timers.heap.capacity() >= timers.heap.len() * 2);
         assert_eq!(timers.heap.len(), full / 4 - 1);
     }
 }

@@ -226,3 +226,54 @@ fn a_fin_before_the_limit_goes_along_and_one_at_it_does_not() {
     assert_eq!(cache.held_end(SeqNum::new(100)).get(), 104);
     assert_eq!(cache.contiguous_end(SeqNum::new(100)).get(), 103);
 }
+
+#[test]
+fn the_mark_of_a_reduced_window_goes_with_the_first_byte_alone() {
+    let mut cache = SegmentCache::default();
+    let (mut segment, payload) = data(100, b"abcdef");
+    segment.flags = segment.flags.with(Flags::CWR);
+    let _ = cache.insert(&segment, &payload, segment.seq, FREE, 100);
+    for (una, marked) in [(100, true), (101, false)] {
+        cache.purge(SeqNum::new(una));
+        let piece = cache.piece(SeqNum::new(una), None, 100).expect("a piece");
+        assert_eq!(piece.flags.has(Flags::CWR), marked, "{una}");
+    }
+}
+
+#[test]
+fn bytes_are_given_out_from_the_first_to_the_last_that_is_meant() {
+    use crate::testing::Packet;
+    let mut cache = SegmentCache::default();
+    for (seq, bytes) in [(100, b"abcdef"), (106, b"ghijkl")] {
+        let (segment, _) = data(seq, bytes);
+        let packet = Packet::new(segment, bytes, 1000);
+        let _ = cache.insert(&segment, &packet, segment.seq, FREE, 100);
+    }
+    cache.purge(SeqNum::new(101));
+    let given = |left, right| {
+        let mut given = Vec::new();
+        cache.each_between(SeqNum::new(left), SeqNum::new(right), |seq, bytes| {
+            given.push((seq.get(), String::from_utf8_lossy(bytes).into_owned()));
+        });
+        given
+    };
+    let text = |seq: u32, bytes: &str| (seq, bytes.to_string());
+    assert_eq!(given(102, 108), [text(102, "cdef"), text(106, "gh")]);
+    assert_eq!(given(101, 106), [text(101, "bcdef")]);
+    assert_eq!(given(106, 200), [text(106, "ghijkl")]);
+    assert_eq!(cache.entries(), 2);
+}
+
+#[test]
+fn an_empty_cache_gives_back_room_for_more_than_256_entries() {
+    for (entries, kept) in [(CAPACITY_KEPT as u32, CAPACITY_KEPT), (300, 0)] {
+        let mut cache = SegmentCache::default();
+        for n in 0..entries {
+            let (segment, payload) = data(100 + n, b"x");
+            let _ = cache.insert(&segment, &payload, segment.seq, FREE, 1000);
+        }
+        cache.purge(SeqNum::new(100 + entries));
+        assert!(cache.is_empty());
+        assert_eq!(cache.entries.capacity(), kept, "{entries}");
+    }
+}

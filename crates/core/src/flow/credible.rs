@@ -539,6 +539,23 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_fit_contradicts_nothing_and_an_ack_that_fits_ends_the_count() {
+        let mut flow = open();
+        let known = flow.mh.timestamps;
+        let mut note = |seq: u32, tsval: u32, ack: u32| {
+            let mut segment = segment(SeqNum::new(seq), 0, SeqNum::new(ack));
+            segment.options.timestamps = known.map(|known| Timestamps { tsval, ..known });
+            let _ = flow.note_contradiction(&segment, NOW);
+            flow.contradiction.is_some()
+        };
+        assert!(!note(500_000, 71_500, 1_999), "far away");
+        assert!(!note(5_200, 70_999, 1_999), "an old copy");
+        assert!(note(5_200, 71_000, 1_999));
+        assert!(note(5_200, 71_500, 9_001), "of what was never sent");
+        assert!(!note(5_200, 71_500, 9_000));
+    }
+
+    #[test]
     fn a_timestamp_separates_old_from_new_for_half_an_hour() {
         let flow = open();
         let mut segment = segment(SeqNum::new(9_000), 0, SeqNum::new(5_100));

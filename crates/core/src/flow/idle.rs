@@ -246,4 +246,40 @@ mod tests {
         assert_eq!(flow.tsval_noted, Instant::from_millis(1500));
         assert!(flow.uplink_header.is_some() && flow.downlink_header.is_some());
     }
+
+    #[test]
+    fn what_an_idle_flow_knows_of_syns_and_of_segments_that_did_not_fit_stays() {
+        use holdfast_wire::Flags;
+        let mut flow = idle();
+        let (mut syn, _) = data(100, b"");
+        syn.flags = Flags::SYN;
+        flow.on_syn(true, &syn, None, core::time::Duration::ZERO, NOW);
+        let (strange, _) = data(1 << 30, b"");
+        let _ = flow.credit(&strange, NOW);
+        flow.adoption = Some(Box::default());
+        let numbers = Renumber {
+            uplink: 7,
+            ..Renumber::default()
+        };
+        flow.renumber = Some(numbers);
+        let flow: Flow<Bytes> = Flow::unpack(flow.pack());
+        assert!(flow.handshake.has_syns() && flow.unseen.is_some() && flow.adoption.is_some());
+        assert_eq!(flow.renumber, Some(numbers));
+    }
+
+    #[test]
+    fn losses_of_a_flow_that_was_idle_are_found_at_any_number() {
+        let una = SeqNum::new(3 << 30);
+        let mut flow = idle();
+        (flow.fh.una, flow.fh.max) = (una, una);
+        let mut flow: Flow<Bytes> = Flow::unpack(flow.pack());
+        for n in 0..4 {
+            let (segment, payload) = data((una + n * 1000).get(), &[7; 1000]);
+            let _ = flow.cache.insert(&segment, &payload, una, 1 << 20, 10);
+        }
+        (flow.fh.max, flow.sent_nxt) = (una + 4000, una + 4000);
+        flow.sacked.add(una + 1000, una + 4000);
+        flow.on_reported(una + 4000);
+        assert_eq!(flow.take_lost().map(|piece| piece.seq), Some(una));
+    }
 }

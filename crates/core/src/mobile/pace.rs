@@ -155,4 +155,15 @@ mod tests {
         assert_eq!(mobile.allowance(at(100)), Some(3_400));
         assert_eq!(mobile.allowance(at(99)), None);
     }
+
+    #[test]
+    fn on_a_changing_link_the_window_is_half_of_what_was_in_flight() {
+        let mut mobile = recovering();
+        mobile.changing = Some(Box::default());
+        mobile.rtt.sample(Duration::from_millis(50));
+        mobile.delivery.seed(1_600_000);
+        mobile.enter_recovery(LinkSource::Signal, at(100));
+        mobile.in_flight.count(0, 39_999);
+        assert_eq!(mobile.allowance(at(100)), Some(1));
+    }
 }

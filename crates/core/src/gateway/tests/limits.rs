@@ -4,7 +4,9 @@
 use crate::gateway::tests::first_flow;
 use holdfast_wire::{Flags, PacketTooBig, Segment, SeqNum};
 
-use super::bench::{Bench, LEN, bench, bench_with, not_adopted, passed, settings, suppressed};
+use super::bench::{
+    Bench, LEN, bench, bench_with, lines, not_adopted, passed, settings, suppressed,
+};
 use crate::gateway::deadlines::SWEEP_SLOTS;
 use crate::testing::{FH, MH, Packet};
 use crate::{Action, Scheme, Settings, Stage};
@@ -536,4 +538,21 @@ fn a_flow_of_one_end_is_forgotten_after_30_seconds_and_a_closed_one_after_60() {
         bench.wait(1_000);
         assert_eq!(bench.gateway.stats().flows, 0, "{seconds}");
     }
+}
+
+#[test]
+fn a_second_report_of_the_same_size_of_packets_sends_nothing() {
+    let mut bench = bench(Scheme::MtcpPlus);
+    bench.forward(1, 2);
+    bench.link_down();
+    bench.recovers();
+    let mut sent = |mtu: u32| {
+        let (mut actions, now) = (Vec::new(), bench.now);
+        bench
+            .gateway
+            .handle_packet_too_big(&too_big(1, mtu), now, &mut actions);
+        let lines = [lines(actions), bench.wait(40)].concat();
+        lines.iter().filter(|line| line.starts_with("DATA")).count()
+    };
+    assert_eq!([900, 900, 1000, 800].map(&mut sent), [2, 0, 0, 2]);
 }

@@ -587,3 +587,12 @@ fn an_fh_that_sees_fewer_than_three_segments_beyond_a_hole_has_longer_to_answer(
     // A quarter of the path's round trip of 20 to 40 ms, and the resolution of a timer of 10 ms.
     assert!((15..=20).contains(&(two - three)), "{two} {three}");
 }
+
+#[test]
+fn a_hole_is_reported_if_a_segment_beyond_it_is_acknowledged() {
+    for (acked, reported) in [(6, 0), (7, 1)] {
+        let mut bench = congestion_to_report();
+        bench.up(nth(acked));
+        assert_eq!(bench.counter("congested"), reported, "{acked}");
+    }
+}

@@ -143,6 +143,7 @@ mod tests {
             radio.on_hole(ms(queue), ms(5), false, at(now));
             radio.lost_at().is_none()
         };
+        assert!(longest(&[], 5, 0), "as long as a queue that may overflow");
         // Half of 60 ms is enough; 29 ms are the radio's.
         assert!(longest(&[(0, 60)], 30, 0));
         assert!(!longest(&[(0, 60)], 29, 0));
