@@ -12,7 +12,7 @@
 //!   latest, unless an input comes first; ask again after each input.
 //! - A segment with [`Verdict::Forward`] is sent on before the actions are done.
 //!
-//! An MH that does something for its own flows has a [`mobile_host::MobileHost`].
+//! An MH that does something for its flows has a [`mobile_host::MobileHost`].
 //!
 //! # The path of a segment
 //!

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an MH decides for its own flows, with a gateway or without, sans-IO.
+//! What an MH decides for its flows, and those of hosts behind it, with a gateway or without, sans-IO.
 //!
 //! The flows' packets take no detour. A data path notes the newest ACK header of each flow
 //! ([`HostFlow`]), closes windows, withholds segments ([`withheld`]) and sends made ACKs.

@@ -4,7 +4,7 @@
 use holdfast_wire::SeqNum;
 
 /// Ranges stored for a flow, at most. Bytes of further ranges may be retransmitted without need. A queue of
-/// 200 packets that overflows on a link of 100 Mb/s leaves some hundred.
+/// 200 packets that overflows on a link of 100 Mb/s leaves some hundreds.
 const RANGES_MAX: usize = 1024;
 
 /// Ranges whose memory an empty table keeps, at most.
@@ -72,7 +72,7 @@ impl Scoreboard {
         self.ranges.shrink_to(KEPT_RANGES_MAX);
     }
 
-    /// The index of the first range that ends beyond `seq`.
+    /// The index of the first range that ends beyond `seq`, which is on one half of the circle with all ranges.
     fn first_beyond(&self, seq: SeqNum) -> usize {
         let is_before = |range: &(SeqNum, SeqNum)| range.1.at_or_before(seq);
         self.ranges.partition_point(is_before)
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(board.ranges.len(), RANGES_MAX);
         board.add(seq(0), seq(20_000));
         assert_eq!(board.next_missing(seq(0)), (seq(20_000), None));
-        // Its memory is not kept.
+        // the memory of 1,024 ranges is given back.
         board.purge(seq(20_000));
         assert!(board.ranges.capacity() <= KEPT_RANGES_MAX);
     }

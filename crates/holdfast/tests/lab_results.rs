@@ -240,7 +240,8 @@ fn a_new_scenario_runs_as_it_is_and_is_never_overwritten() {
         assert_eq!(line["outages"], 1, "{line}");
         let conditions = &line["conditions"];
         assert_eq!(conditions["wireless.rate_trace"], "train.down");
-        assert_eq!(conditions["wireless.uplink.rate_trace"], Value::Null);
+        let of_uplink = conditions.get("wireless.uplink.rate_trace");
+        assert_eq!(of_uplink, Some(&Value::Null));
     }
     let error = refused(
         folder,

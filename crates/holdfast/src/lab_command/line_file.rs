@@ -260,6 +260,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use holdfast_lab::results;
     use holdfast_lab::scenario::{Parameters, Run, Scenario};
     use holdfast_lab::substrate::SubstrateKind;
 
@@ -347,7 +348,12 @@ mod tests {
     }
 
     fn line_with(run: &Run, conditions: Parameters) -> String {
+        line_by(results::COMMIT, run, conditions)
+    }
+
+    fn line_by(commit: &str, run: &Run, conditions: Parameters) -> String {
         let line = ResultLine {
+            commit: commit.into(),
             scenario: run.scenario.clone(),
             variant: run.variant.clone(),
             seed: run.seed,
@@ -393,6 +399,24 @@ mod tests {
         fs::write(&path, text).unwrap();
         let (_, found) = LineFile::resume(&path, &index).unwrap();
         assert_eq!(found.into_keys().collect::<Vec<_>>(), [0, 2]);
+    }
+
+    /// Another version has a key more and a key less. With a key of this version it is another scenario.
+    #[test]
+    fn of_lines_of_another_version_the_common_keys_are_compared() {
+        let runs = runs("");
+        let index = RunIndex::new(&runs, SubstrateKind::Model, "model").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        let mut conditions = SubstrateKind::Model.conditions(&runs[0]);
+        conditions.remove("wireless.delay_ms").unwrap();
+        conditions.insert("wireless.temperature".into(), 20.into());
+        let is_resumed = |commit| {
+            let line = line_by(commit, &runs[0], conditions.clone());
+            fs::write(&path, format!("{line}\n")).unwrap();
+            LineFile::resume(&path, &index).is_ok()
+        };
+        assert_eq!(["another", results::COMMIT].map(is_resumed), [true, false]);
     }
 
     #[test]

@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 
 use anyhow::bail;
-use holdfast_lab::results::ResultLine;
+use holdfast_lab::results::{COMMIT, ResultLine};
 use holdfast_lab::scenario::{Parameters, Run, word};
 use holdfast_lab::substrate::SubstrateKind;
 
-/// Keys of each line that has all that its run reads: hardly a scenario gives these.
-const COMPLETE: [&str; 3] = ["fh.sack", "mh.sack", "mobile.scheme"];
+/// Each line with all keys that its run reads has these. No scenario of the repository gives all of them.
+const IN_COMPLETE_LINES: [&str; 3] = ["fh.sack", "mh.sack", "mobile.scheme"];
 
 /// The runs of a command by what their lines have.
 pub(super) struct RunIndex<'a> {
@@ -69,7 +69,7 @@ impl<'a> RunIndex<'a> {
         }
         let run = &self.runs[index];
         // A line of an older program has only what its scenario gives.
-        let is_complete = COMPLETE
+        let is_complete = IN_COMPLETE_LINES
             .iter()
             .all(|key| line.conditions.contains_key(*key));
         let now = if is_complete {
@@ -77,7 +77,9 @@ impl<'a> RunIndex<'a> {
         } else {
             as_read(&run.given)?
         };
-        if let Some(differing) = differing(&line.conditions, &now) {
+        // Another version may read keys that this one does not know, and the other way round.
+        let has_same_keys = !is_complete || line.commit == COMMIT;
+        if let Some(differing) = differing(&line.conditions, &now, has_same_keys) {
             bail!("{differing}; restore the scenario, or name another file");
         }
         Ok(index)
@@ -89,12 +91,14 @@ fn as_read(conditions: &Parameters) -> anyhow::Result<Parameters> {
     Ok(serde_json::from_str(&serde_json::to_string(conditions)?)?)
 }
 
-/// The first key that two runs do not have alike.
-fn differing(was: &Parameters, is: &Parameters) -> Option<String> {
+/// The first key that two runs do not have alike. Unless they have the `same_keys`, one that only one of them has
+/// does not count.
+fn differing(was: &Parameters, is: &Parameters, same_keys: bool) -> Option<String> {
+    let is_compared = |key: &str| same_keys || was.contains_key(key) && is.contains_key(key);
     let key = was
         .keys()
         .chain(is.keys())
-        .find(|key| was.get(*key) != is.get(*key))?;
+        .find(|key| is_compared(key) && was.get(*key) != is.get(*key))?;
     let shown = |keys: &Parameters| keys.get(key).map_or("not given".to_owned(), word);
     Some(format!(
         "{key} was {}, and is {} now",

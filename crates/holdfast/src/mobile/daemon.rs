@@ -63,7 +63,7 @@ struct Daemon {
     cells: Cells,
     /// The reports of the link sources.
     link: Link,
-    /// What is done for the own flows, if anything.
+    /// What is done for the flows, if anything.
     host: Option<Host>,
     /// What is kept of what is sent from here, if anything.
     uplink: Option<Uplink>,
@@ -239,7 +239,7 @@ impl Daemon {
         self.session.set_abilities(abilities, self.now());
     }
 
-    /// Something became of the link: for the own flows.
+    /// Something became of the link: for the flows.
     fn notify_host(&mut self, event: LinkEvent) {
         // Of a cell on another interface it is no news for this one's packets.
         let is_here = self.cells.present().interface == self.settings.interface;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The mobile's own flows: moves data between the interface's data path and the machine of
+//! The mobile's flows: moves data between the interface's data path and the machine of
 //! `core::mobile_host`, which decides.
 
 use std::collections::BTreeMap;
@@ -54,7 +54,7 @@ counters! {
     }
 }
 
-/// The own flows of one interface.
+/// The flows of one interface.
 pub(super) struct Host {
     interface: String,
     flows_max: u32,
@@ -255,7 +255,7 @@ impl Host {
 
     /// Something became of the link.
     pub(super) fn handle_link(&mut self, event: LinkEvent) {
-        tracing::debug!(?event, "for the own flows");
+        tracing::debug!(?event, "for the flows");
         let closes =
             matches!(event, LinkEvent::GoingDownSoon(_)) && self.scheme == MobileScheme::Freeze;
         if closes && !self.is_guarded() {

@@ -185,7 +185,7 @@ pub(super) fn read(table: &Table) -> Result<Conditions, DocumentError> {
         seed: document.seed,
         repetitions: document.repetitions,
         record: document.record,
-        record_interval: Duration::from_nanos((document.record_interval_ms * 1e6) as u64),
+        record_interval: Duration::from_nanos((document.record_interval_ms * 1e6).round() as u64),
         transfer: document.transfer,
         wired: document
             .wired

@@ -232,7 +232,8 @@ impl Follower {
 
     fn note_changes(&mut self) {
         let changes = self.kernel.take_changes().unwrap_or_else(|_| {
-            // Some were lost: the present state is as good.
+            // Some were lost: the present state is as good, and routes may have changed unseen.
+            self.routes.clear();
             let next_hops = self.waiting.next_hops().into_iter();
             let query = |address| (address, self.kernel.neighbour(address));
             next_hops.map(query).collect()

@@ -464,7 +464,7 @@ fn losses_that_are_left_to_the_fh_are_not_probed() {
 /// A queue that overflows loses single segments of a large window: more ranges are reported than an ACK has
 /// blocks for. What the MH has reported is not retransmitted to it.
 #[test]
-fn no_report_is_forgotten_however_many_holes_there_are() {
+fn reports_of_300_holes_are_not_forgotten() {
     const SHORT: u32 = 100;
     let (mut bench, next) = busy_with_sack(settings(Scheme::Auto));
     for segment in 0..600 {

@@ -253,7 +253,7 @@ fn a_super_segment_of_ipv6_is_named_as_one_and_leaves_room_for_its_header() {
     assert_eq!(part.len, 4000);
 }
 
-/// A forged or misread path MTU must not make a piece endless, or as long as none.
+/// A forged or misread path MTU must not cut a piece endlessly, and must not leave it whole.
 #[test]
 fn a_path_mtu_without_room_for_a_byte_cuts_a_piece_to_single_bytes() {
     let mut piece = piece(packet(4000), 3, Flags::ACK);

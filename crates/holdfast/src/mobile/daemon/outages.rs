@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The outages of the mobile's own link, as the workers and the machine of the own flows report them.
+//! The outages of the mobile's own link, as the workers and the machine of its flows report them.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ impl Daemon {
         self.outages.add(outage, None, now());
     }
 
-    /// Takes the outages of the own flows, and does what is due for all.
+    /// Takes the outages of the flows, and does what is due for all.
     pub(super) fn handle_outages(&mut self) {
         while let Some(outage) = self.host.as_mut().and_then(super::Host::poll_outage) {
             self.note_outage(outage.of(None));

@@ -189,9 +189,7 @@ fn the_key_of_a_gateway_that_stays_stays_too() {
     );
     assert_ne!(reloaded.settings.key, running.key);
     // A flag names the key file, too: of that one the contents count.
-    let flags = flags
-        .into_iter()
-        .chain(["--key-file", new.to_str().unwrap()]);
+    let flags = flags.chain(["--key-file", new.to_str().unwrap()]);
     let args = MobileFlags::parse_from(flags).mobile;
     let running = args.settings().unwrap();
     let next = holdfast_core::signal::MobileKey::from_random([4; 36]);

@@ -62,6 +62,11 @@ pub(in crate::substrate) fn in_full(conditions: &HostConditions) -> HostConditio
     let tick = tcp.rto.timer_tick;
     let restarts = tcp.idle_restart != IdleRestart::Never;
     let numbers = conditions.on_handoff.reads_numbers();
+    // With ns-2's preset a window that is given is the first `ssthresh`, too.
+    let window_bytes_max = match conditions.model_preset() {
+        Some(Preset::Reno2005) => conditions.window_bytes_max,
+        _ => Some(tcp.receive_buffer_bytes),
+    };
     HostConditions {
         preset: conditions.model_preset(),
         sack: Some(tcp.sack),
@@ -69,7 +74,7 @@ pub(in crate::substrate) fn in_full(conditions: &HostConditions) -> HostConditio
         window_scaling: Some(tcp.window_scale.is_some()),
         delayed_ack: Some(tcp.delayed_ack != DelayedAck::Off),
         mss: Some(tcp.mss),
-        window_bytes_max: Some(tcp.receive_buffer_bytes),
+        window_bytes_max,
         initial_window_segments: Some(tcp.initial_window_segments),
         retries_max: Some(tcp.rto.retries_max),
         rto_min_s: Some(floor.as_secs_f64()),

@@ -22,6 +22,8 @@ use crate::netlink::{Netlink, is_overrun};
 const RTMGRP_NEIGH: u32 = 1 << 2;
 /// Datagrams read at a time.
 const READ_MAX: usize = 256;
+/// Datagrams dropped after a loss, at most: more than a socket's buffer holds.
+const DROPPED_MAX: usize = 1 << 16;
 
 /// What is known of a neighbour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -167,9 +169,13 @@ impl Kernel {
                     changed.extend(payloads.filter_map(|payload| self.change(&payload)));
                 }
                 Err(error) if is_overrun(&error) => {
-                    // Those before the loss would be taken for newer than the state that is queried now. The
-                    // kernel queues no further one before they are read.
-                    while let Ok(Some(_)) = self.changes.receive::<RouteNetlinkMessage>() {}
+                    // Those before the loss would be taken for newer than the state that is queried now. Later
+                    // ones may go too: the state is queried after them.
+                    for _ in 0..DROPPED_MAX {
+                        let Ok(Some(_)) = self.changes.receive::<RouteNetlinkMessage>() else {
+                            break;
+                        };
+                    }
                     return Err(error);
                 }
                 Ok(None) | Err(_) => break,
