@@ -59,6 +59,9 @@ impl Scoreboard {
 
     /// The MH acknowledged everything before `una`.
     pub(crate) fn purge(&mut self, una: SeqNum) {
+        if self.ranges.is_empty() {
+            return;
+        }
         self.ranges.drain(..self.first_beyond(una));
         match self.ranges.first_mut() {
             Some(first) => first.0 = first.0.max(una),
