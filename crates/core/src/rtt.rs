@@ -116,7 +116,9 @@ mod tests {
             (&[90], Some(0)),
             (&[100], Some(10)),
         ] {
-            samples.iter().for_each(|sample| rtt.sample(ms(*sample)));
+            for sample in samples {
+                rtt.sample(ms(*sample));
+            }
             assert_eq!(rtt.take_queue(), queue.map(ms), "{samples:?}");
         }
         rtt.forget_base();

@@ -58,6 +58,7 @@ impl Scoreboard {
     }
 
     /// The MH acknowledged everything before `una`.
+    #[inline]
     pub(crate) fn purge(&mut self, una: SeqNum) {
         if self.ranges.is_empty() {
             return;

@@ -458,6 +458,6 @@ fn the_headers_of_a_restored_segment_fit_its_payload() {
     let (segment, layout) = parse(&frame, 0).expect("TCP");
     assert_eq!((segment.flags, segment.payload_len), (flags, 1000));
     assert!(checksum_is_right(&frame, &segment, &layout));
-    assert!(restored_header(made, flags, &[7; 65_535 - 40]).is_some());
-    assert!(restored_header(made, flags, &[7; 65_535 - 39]).is_none());
+    assert!(restored_header(made, flags, &vec![7; 65_535 - 40]).is_some());
+    assert!(restored_header(made, flags, &vec![7; 65_535 - 39]).is_none());
 }

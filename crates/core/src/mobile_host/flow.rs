@@ -218,8 +218,8 @@ mod tests {
             (false, Some(stamps), true),
         ] {
             let flow = HostFlow {
-                permits_sack,
                 timestamps,
+                permits_sack,
                 ..flow()
             };
             assert_eq!(flow.takes_unreachable(), takes);

@@ -39,7 +39,11 @@ impl Pages {
     /// The sections of its settings file.
     pub(super) fn settings(&self) -> String {
         let Self { metrics, web } = self;
-        format!("[metrics]\nlisten = {metrics:?}\n[web]\nlisten = {web:?}\n")
+        format!(
+            "[metrics]\nlisten = \"{}\"\n[web]\nlisten = \"{}\"\n",
+            metrics.display(),
+            web.display()
+        )
     }
 
     fn metrics(&self) -> String {

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use super::*;
 
-const STATION: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1)), 4849);
+const STATION: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4849);
 const NEIGHBOUR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), 4850);
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 195, 72, 0);
 
