@@ -23,15 +23,13 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, reload};
 
 use crate::contain::handle_panics;
-use crate::settings::LogFormat;
+use crate::settings::{FILTER_VARIABLE, LogFormat};
 use crate::terminal::escaped_line;
 
 mod lossy;
 
 use lossy::LossyWriter;
 
-/// The variable of the environment with the log's filter.
-pub(crate) const FILTER_VARIABLE: &str = "HOLDFAST_LOG";
 const DEFAULT_FILTER: &str = "info,netlink_packet_route=error";
 /// Before the filter of the settings, which may override it.
 const QUIET: &str = "netlink_packet_route=error";
@@ -197,11 +195,6 @@ fn filter(own: Option<&str>) -> (EnvFilter, Option<String>) {
         Ok(filter) => (filter, None),
         Err(problem) => (EnvFilter::new(DEFAULT_FILTER), Some(problem)),
     }
-}
-
-/// Whether the environment has a filter, also a wrong one: the settings' has no effect then.
-pub(crate) fn is_filtered_by_environment() -> bool {
-    std::env::var_os(FILTER_VARIABLE).is_some()
 }
 
 /// Filters the log by the settings from now on, unless the environment has a filter.

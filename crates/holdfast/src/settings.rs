@@ -23,8 +23,8 @@ use holdfast_settings::web::WebSettings;
 
 pub(crate) use document::{example_files, settings_page};
 pub(crate) use gateway::{
-    GatewayArgs, GatewayCommand, GatewaySettings, LogFormat, SchemeName, StationSettings,
-    interface as interface_name,
+    FILTER_VARIABLE, GatewayArgs, GatewayCommand, GatewaySettings, LogFormat, SchemeName,
+    StationSettings, interface as interface_name,
 };
 pub(crate) use holdfast_settings::gateway::GATEWAY_SOCKET;
 pub(crate) use holdfast_settings::mobile::MOBILE_SOCKET;

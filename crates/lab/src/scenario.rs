@@ -31,6 +31,7 @@ mod gateway;
 mod handoff;
 mod hop;
 mod host;
+mod keys;
 mod lc_cwe;
 mod mobile;
 mod sweep;

@@ -21,7 +21,6 @@ use super::file::{SectionValues, SettingsFile};
 use super::keys::GATEWAY_FILE;
 use super::reload::{GATEWAY_LIVE, Reloaded};
 use crate::control::link_state;
-use crate::log::{FILTER_VARIABLE, is_filtered_by_environment};
 
 mod handoff;
 
@@ -30,6 +29,14 @@ pub(crate) use holdfast_settings::gateway::SchemeName;
 
 /// Most `[[mobile]]` sections of a file.
 const MOBILES_MAX: usize = 4096;
+
+/// The variable of the environment with the log's filter.
+pub(crate) const FILTER_VARIABLE: &str = "HOLDFAST_LOG";
+
+/// Whether the environment has a filter, also a wrong one: the settings' has no effect then.
+pub(super) fn is_filtered_by_environment() -> bool {
+    std::env::var_os(FILTER_VARIABLE).is_some()
+}
 
 /// How a daemon writes its log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -17,11 +17,10 @@ use holdfast_settings::web::WebSettings;
 
 use super::SettingsError;
 use super::file::{SectionValues, SettingsFile};
-use super::gateway::{LogFormat, interface};
+use super::gateway::{FILTER_VARIABLE, LogFormat, interface, is_filtered_by_environment};
 use super::key_file::read_key;
 use super::keys::MOBILE_FILE;
 use super::reload::{MOBILE_LIVE, Reloaded};
-use crate::log::{FILTER_VARIABLE, is_filtered_by_environment};
 
 mod sources;
 

@@ -21,8 +21,6 @@ use holdfast_files::document::{self, DocumentError};
 mod check;
 mod complete;
 
-pub(super) use complete::{Keys, json};
-
 /// The longest run, in seconds.
 const LIMIT_MAX_S: i64 = super::transfer::LIMIT_MAX_S;
 /// The part of the seed that is the wired hop's, on all substrates.

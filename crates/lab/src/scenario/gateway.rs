@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use super::conditions::{Keys, json};
 use super::handoff::HandoffConditions;
 use super::host::HostConditions;
+use super::keys::{Keys, json};
 
 /// The table in `[gateway]` with the keys of a host; it is laid over the FH's.
 pub(super) const SPLIT: &str = "split";

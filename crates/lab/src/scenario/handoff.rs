@@ -7,7 +7,7 @@ use holdfast_settings::handoff::HandoffSettings;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use super::conditions::Keys;
+use super::keys::Keys;
 
 /// The table. What is not given is the gateway's default.
 #[derive(Clone, Debug, Default, PartialEq)]

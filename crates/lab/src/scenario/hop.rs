@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 use toml::{Table, Value};
 
-use super::conditions::json;
 use super::direction::DirectionChoice;
+use super::keys::json;
 use holdfast_files::document::{self, DocumentError};
 
 /// The keys of a hop besides those of a link.

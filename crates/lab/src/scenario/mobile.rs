@@ -8,8 +8,8 @@ use holdfast_settings::kind::{As, Number};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use toml::Table;
 
-use super::conditions::Keys;
 use super::gateway::{GatewayConditions, SignalChoice};
+use super::keys::Keys;
 
 /// The table. What is not given is the daemon's default.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -313,7 +313,7 @@ fn each_flag_is_known_to_stand_over_a_key_or_over_none() {
 
 #[test]
 fn a_filter_of_the_environment_stands_over_the_files() {
-    const VARIABLE: &str = crate::log::FILTER_VARIABLE;
+    const VARIABLE: &str = crate::settings::FILTER_VARIABLE;
     if std::env::var_os(VARIABLE).is_none() {
         // The environment of this process is that of the other tests, too.
         let test = "settings::tests::reload::a_filter_of_the_environment_stands_over_the_files";

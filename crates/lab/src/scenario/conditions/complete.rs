@@ -2,68 +2,12 @@
 //! All keys that a run reads, with their values, those too that its scenario leaves at their
 //! defaults: another version's defaults change no line.
 
-use holdfast_settings::kind::parse_size;
-use serde::Serialize;
-use serde_json::{Map, Number, Value as Json};
+use serde_json::{Map, Value as Json};
 
 use super::Conditions;
 use crate::scenario::hop::HopConditions;
+use crate::scenario::keys::Keys;
 use crate::scenario::sweep::Parameters;
-
-/// Keys with the tables that they are in: `wireless.delay_ms`.
-#[derive(Debug, Default)]
-pub(in crate::scenario) struct Keys(Parameters);
-
-impl Keys {
-    /// Adds a key; of a table each of its keys. Lists stay whole.
-    pub(in crate::scenario) fn add(&mut self, key: &str, value: impl Serialize) {
-        self.add_json(key.to_owned(), plain(&json(value), key));
-    }
-
-    fn add_json(&mut self, key: String, value: Json) {
-        match value {
-            Json::Object(table) => {
-                for (name, value) in table {
-                    self.add_json(format!("{key}.{name}"), value);
-                }
-            }
-            value => {
-                self.0.insert(key, value);
-            }
-        }
-    }
-}
-
-/// A value as JSON.
-pub(in crate::scenario) fn json(value: impl Serialize) -> Json {
-    serde_json::to_value(value).unwrap_or(Json::Null)
-}
-
-/// A value as a scenario's author would write it: whole numbers without a point, and sizes as
-/// numbers, because their keys name the unit.
-fn plain(value: &Json, key: &str) -> Json {
-    match value {
-        Json::Number(number) => Json::Number(whole(number).unwrap_or_else(|| number.clone())),
-        Json::String(text) if key.contains("bytes") => {
-            parse_size(text).map_or_else(|| value.clone(), Json::from)
-        }
-        Json::Array(items) => items.iter().map(|item| plain(item, key)).collect(),
-        Json::Object(table) => {
-            let keys = table
-                .iter()
-                .map(|(name, value)| (name.clone(), plain(value, name)));
-            Json::Object(keys.collect())
-        }
-        other => other.clone(),
-    }
-}
-
-/// The same number without a point; none: it has none, or is not whole.
-fn whole(number: &Number) -> Option<Number> {
-    let float = number.as_f64().filter(|_| number.is_f64())?;
-    let is_whole = float.fract() == 0.0 && float.abs() < 1e15;
-    is_whole.then(|| Number::from(float as i64))
-}
 
 impl Conditions {
     /// All keys of these conditions, not drawn, with their values. Null: none. What a scheme does
