@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use etherparse::{IpNumber, IpSlice, TcpOptionElement, TcpSlice};
+use etherparse::{IpNumber, IpSlice, Ipv6ExtensionSlice, TcpOptionElement, TcpSlice};
 
 use crate::{Endpoint, Flags, Options, Segment, SeqNum, Timestamps};
 
@@ -27,7 +27,8 @@ pub enum NotTcp {
     Malformed,
     /// A fragment.
     Fragment,
-    /// Another protocol above IP.
+    /// Another protocol above IP. TCP behind an authentication header (RFC 4302) counts as one: only
+    /// its sender can change or repeat such a packet.
     OtherProtocol,
 }
 
@@ -42,7 +43,7 @@ pub fn parse(frame: &[u8], ip: usize) -> Result<(Segment, Layout), NotTcp> {
         return Err(NotTcp::Fragment);
     }
     let payload = slice.payload();
-    if payload.ip_number != IpNumber::TCP {
+    if payload.ip_number != IpNumber::TCP || is_authenticated(&slice) {
         return Err(NotTcp::OtherProtocol);
     }
     let tcp = TcpSlice::from_slice(payload.payload).map_err(|_| NotTcp::Malformed)?;
@@ -72,6 +73,17 @@ pub fn parse(frame: &[u8], ip: usize) -> Result<(Segment, Layout), NotTcp> {
         end: payload_at + tcp.payload().len(),
     };
     Ok((segment, layout))
+}
+
+fn is_authenticated(slice: &IpSlice<'_>) -> bool {
+    match slice {
+        IpSlice::Ipv4(v4) => v4.extensions().auth.is_some(),
+        IpSlice::Ipv6(v6) => v6
+            .extensions()
+            .clone()
+            .into_iter()
+            .any(|header| matches!(header, Ipv6ExtensionSlice::Authentication(_))),
+    }
 }
 
 fn addresses(slice: &IpSlice<'_>) -> (IpAddr, IpAddr) {

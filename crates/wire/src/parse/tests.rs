@@ -87,6 +87,34 @@ fn fragments_and_other_protocols_are_not_segments() {
 }
 
 #[test]
+fn tcp_behind_an_authentication_header_is_another_protocol() {
+    // RFC 4302, 2: TCP is next, three words in all, an SPI and a sequence number.
+    let authentication = [6, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1];
+    let mut v4 = packet(false, &[], b"hello");
+    v4[9] = 51;
+    v4.splice(20..20, authentication);
+    let total = v4.len() as u16;
+    v4[2..4].copy_from_slice(&total.to_be_bytes());
+    assert_eq!(parse(&v4, 0), Err(NotTcp::OtherProtocol));
+    // In IPv6 its length is in units of eight octets, and destination options may be before it.
+    let mut v6 = packet(true, &[], b"hello");
+    v6[6] = 60;
+    let padded = [authentication.as_slice(), &[0; 4]].concat();
+    v6.splice(40..40, padded);
+    v6[41] = 2;
+    v6.splice(40..40, [51, 0, 1, 4, 0, 0, 0, 0]);
+    let len = (v6.len() - 40) as u16;
+    v6[4..6].copy_from_slice(&len.to_be_bytes());
+    assert_eq!(parse(&v6, 0), Err(NotTcp::OtherProtocol));
+    // The same packet without it is a segment.
+    v6.splice(48..64, []);
+    v6[40] = 6;
+    let len = (v6.len() - 40) as u16;
+    v6[4..6].copy_from_slice(&len.to_be_bytes());
+    assert_eq!(parse(&v6, 0).map(|(_, layout)| layout.tcp), Ok(48));
+}
+
+#[test]
 fn a_changed_header_has_the_right_lengths_and_checksums() {
     for v6 in [false, true] {
         let bytes = packet(v6, &[1, 1, 1, 1], b"to be replaced");
