@@ -42,7 +42,8 @@ fi
 processors=("$@")
 [ $# -gt 0 ] || processors=(x86_64 aarch64)
 scripts/packages.sh package
-scripts/toolchain.sh cargo-cyclonedx "${processors[@]/%/-unknown-linux-musl}"
+targets=("${processors[@]/%/-unknown-linux-musl}")
+scripts/toolchain.sh cargo-cyclonedx "${targets[@]}"
 
 target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
 readonly target tools="$target/packaging-tools" packages="$target/package"
@@ -62,9 +63,11 @@ export ac_cv_search_argp_parse='none required' ac_cv_search_fts_close='none requ
 export CFLAGS_x86_64_unknown_linux_musl="-I$PWD/packaging/musl"
 export CFLAGS_aarch64_unknown_linux_musl="-I$PWD/packaging/musl"
 program() { echo "$target/$1-unknown-linux-musl/dist/holdfast"; }
+# libelf is built in one folder, for one processor at a time. The programs take a thread each for the longest part.
 for processor in "${processors[@]}"; do
-    cargo zigbuild --locked --profile dist --package holdfast --target "$processor-unknown-linux-musl"
+    cargo zigbuild --locked --profile dist --package holdfast-net --target "$processor-unknown-linux-musl"
 done
+cargo zigbuild --locked --profile dist --package holdfast "${targets[@]/#/--target=}"
 generator="$(program "$(uname -m)")"
 [ -e "$generator" ] || generator="$(program "${processors[0]}")"
 
