@@ -10,7 +10,7 @@
 #
 # The programs are static (musl): one for all distributions. A commit with a tag vX.Y.Z gives the
 # version X.Y.Z; any other commit a version before that of Cargo.toml. A tag that does not agree with
-# Cargo.toml, CHANGELOG.md or the OpenWrt recipe is an error.
+# Cargo.toml, CHANGELOG.md or the OpenWrt recipe is an error. So is a library that deny.toml refuses.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -53,6 +53,10 @@ if ! cmp -s packaging/requirements.txt "$tools/requirements.txt"; then
     cp packaging/requirements.txt "$tools"
 fi
 [ -z "$tools_only" ] || exit 0
+if [ -n "$tag" ]; then
+    scripts/toolchain.sh cargo-deny
+    cargo deny --all-features check
+fi
 export PATH="$tools/bin:$PATH" PYTHONPATH="$tools"
 
 export VERSION="$version" SOURCE_DATE_EPOCH

@@ -5,8 +5,8 @@
 #
 #     scripts/toolchain.sh [component...]     such as: rustfmt clippy cargo-modules x86_64-unknown-linux-musl
 #
-# A missing component or target is added where rustup manages the toolchain; cargo-modules, cargo-mutants
-# and cargo-cyclonedx are built, which takes some minutes, once.
+# A missing component or target is added where rustup manages the toolchain; cargo-modules, cargo-mutants,
+# cargo-cyclonedx and cargo-deny are built, which takes some minutes, once.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -42,6 +42,10 @@ for component in "$@"; do
         ;;
     cargo-cyclonedx)
         installed cargo-cyclonedx 0.5.9
+        continue
+        ;;
+    cargo-deny)
+        installed cargo-deny 0.20.2
         continue
         ;;
     *-linux-musl)

@@ -88,7 +88,7 @@ fn fragments_and_other_protocols_are_not_segments() {
 
 #[test]
 fn tcp_behind_an_authentication_header_is_another_protocol() {
-    // RFC 4302, 2: TCP is next, three words in all, an SPI and a sequence number.
+    // RFC 4302, 2: TCP is next, twelve octets in all, an SPI and a sequence number.
     let authentication = [6, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1];
     let mut v4 = packet(false, &[], b"hello");
     v4[9] = 51;
