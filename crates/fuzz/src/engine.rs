@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gateway's engine with one scheme: frames in, actions out as frames, as the daemon does it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use holdfast_core::compression::{
     CompressionSettings, Decompressor, DecompressorLimits, Method, Restored, marked,
@@ -21,8 +22,9 @@ use crate::state_file::correct_check;
 use crate::traffic::{MOBILES, PayloadLen, Traffic, is_honest, mobile_address};
 use crate::{Subject, Tally};
 
-/// All schemes of the engine, and variants of them.
-pub const SCHEMES: [&str; 8] = [
+/// All schemes of the engine but `observe`, and variants of them. `auto-mobile` is the engine of the mobile's own
+/// daemon: segments pass by themselves, unless it has taken their peer. The corpus has these numbers: a new one is last.
+pub const SCHEMES: [&str; 10] = [
     "hold",
     "mtcp-plus",
     "mtcp",
@@ -31,6 +33,8 @@ pub const SCHEMES: [&str; 8] = [
     "mtcp2007",
     "snoop",
     "snoop95",
+    "auto",
+    "auto-mobile",
 ];
 
 /// How much there is of everything.
@@ -95,6 +99,8 @@ pub struct Engine {
     records: BTreeMap<FlowKey, FlowRecord>,
     actions: Vec<Action<Packet>>,
     decompressor: Decompressor,
+    /// Peers whose segments `auto-mobile` takes.
+    taken: BTreeSet<IpAddr>,
     tally: Tally,
 }
 
@@ -102,7 +108,7 @@ fn settings(scheme: &str, size: &Size, dice: &mut Dice) -> Settings {
     let mut settings = Settings {
         scheme: match scheme {
             "hold" => Scheme::Hold,
-            "auto" => Scheme::Auto,
+            "auto" | "auto-mobile" => Scheme::Auto,
             "mtcp-plus" => Scheme::MtcpPlus,
             "mtcp2007" => Scheme::Mtcp2007,
             "snoop" | "snoop95" => Scheme::Snoop,
@@ -121,6 +127,7 @@ fn settings(scheme: &str, size: &Size, dice: &mut Dice) -> Settings {
         ..Settings::default()
     };
     match scheme {
+        "auto-mobile" => settings.takes_in_outages = true,
         "snoop95" => settings.snoop = SnoopSettings::paper_1995(),
         "mtcp-early" => settings.mtcp.set_up = MtcpSetUp::Early,
         "mtcp-zip" => {
@@ -149,6 +156,7 @@ impl Subject for Engine {
             self.disturb(dice);
             self.take_actions(dice);
         }
+        self.take_peers();
         self.check_limits();
     }
 
@@ -170,6 +178,7 @@ impl Engine {
             records: BTreeMap::new(),
             actions: Vec::new(),
             decompressor: Decompressor::new(DecompressorLimits::default()),
+            taken: BTreeSet::new(),
             tally: Tally::default(),
             size,
         }
@@ -189,6 +198,20 @@ impl Engine {
         }
     }
 
+    /// Peers are taken and released by turns, and by `auto-mobile` alone.
+    fn take_peers(&mut self) {
+        while let Some((peer, is_taken)) = self.gateway.poll_peer() {
+            assert!(self.settings.takes_in_outages, "a peer is taken");
+            let was_other = if is_taken {
+                self.taken.insert(peer)
+            } else {
+                self.taken.remove(&peer)
+            };
+            assert!(was_other, "a peer is taken or released twice");
+            self.tally.taken += u64::from(is_taken);
+        }
+    }
+
     /// Something else than a frame.
     fn disturb(&mut self, dice: &mut Dice) {
         match dice.below(128) {
@@ -204,6 +227,13 @@ impl Engine {
         let gateway = &mut self.gateway;
         let actions = &mut self.actions;
         let verdict = gateway.handle_segment(direction, &segment, packet, self.now, actions);
+        let peer = match direction {
+            Direction::Downlink => segment.to.address,
+            Direction::Uplink => segment.from.address,
+        };
+        if self.settings.takes_in_outages && !self.taken.contains(&peer) {
+            return;
+        }
         match verdict {
             Verdict::Forward => self.give_to_mobile(direction, packet),
             Verdict::ForwardWithSack(sack) => {
@@ -422,6 +452,7 @@ impl Engine {
             self.take_actions(dice);
         }
         self.gateway = Gateway::new(self.settings.clone());
+        self.taken.clear();
         for record in self.records.values() {
             let mut bytes = record.to_bytes();
             let is_damaged = !is_honest(record.key.fh.port) && dice.once_in(2);

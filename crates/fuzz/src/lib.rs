@@ -65,6 +65,8 @@ pub struct Tally {
     pub exact: u64,
     /// Compressed segments that were restored exactly.
     pub restored: u64,
+    /// Peers whose segments were taken.
+    pub taken: u64,
     /// The bytes of the last input.
     pub last: Vec<u8>,
 }

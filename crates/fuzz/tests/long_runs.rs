@@ -61,6 +61,7 @@ macro_rules! engines {
             // With two numberings there is nothing to compare with.
             assert_eq!(tally.exact > 0, $scheme != "mtcp-early", "{tally:?}");
             assert_eq!(tally.restored > 0, $scheme == "mtcp-zip", "{tally:?}");
+            assert_eq!(tally.taken > 0, $scheme == "auto-mobile", "{tally:?}");
         }
     )*};
 }
@@ -74,6 +75,8 @@ engines! {
     mtcp2007_keeps_its_limits_and_changes_no_byte: "mtcp2007",
     snoop_keeps_its_limits_and_changes_no_byte: "snoop",
     snoop95_keeps_its_limits_and_changes_no_byte: "snoop95",
+    auto_keeps_its_limits_and_changes_no_byte: "auto",
+    auto_mobile_keeps_its_limits_and_changes_no_byte: "auto-mobile",
 }
 
 #[test]
