@@ -17,7 +17,7 @@ KERNEL ?=
 help: ## this list
 	@awk -F ': *## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## a download over a link with outages, without and with Holdfast, side by side
+demo: ## downloads and uploads over a link with outages, without and with Holdfast, side by side
 	@scripts/packages.sh demo
 	@$(MAKE) --no-print-directory build
 	@$(HOLDFAST) demo $(ARGS)
