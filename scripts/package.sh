@@ -52,11 +52,9 @@ if ! cmp -s packaging/requirements.txt "$tools/requirements.txt"; then
     pip3 install --quiet --require-hashes --only-binary :all: --target "$tools" -r packaging/requirements.txt
     cp packaging/requirements.txt "$tools"
 fi
+[ -z "$tag" ] || scripts/toolchain.sh cargo-deny
 [ -z "$tools_only" ] || exit 0
-if [ -n "$tag" ]; then
-    scripts/toolchain.sh cargo-deny
-    cargo deny --all-features check
-fi
+[ -z "$tag" ] || cargo deny --locked --all-features check
 export PATH="$tools/bin:$PATH" PYTHONPATH="$tools"
 
 export VERSION="$version" SOURCE_DATE_EPOCH
@@ -68,8 +66,8 @@ export CFLAGS_x86_64_unknown_linux_musl="-I$PWD/packaging/musl"
 export CFLAGS_aarch64_unknown_linux_musl="-I$PWD/packaging/musl"
 program() { echo "$target/$1-unknown-linux-musl/dist/holdfast"; }
 # libelf is built in one folder, for one processor at a time. The programs take a thread each for the longest part.
-for processor in "${processors[@]}"; do
-    cargo zigbuild --locked --profile dist --package holdfast-net --target "$processor-unknown-linux-musl"
+[ ${#targets[@]} -eq 1 ] || for one in "${targets[@]}"; do
+    cargo zigbuild --locked --profile dist --package holdfast-net --target "$one"
 done
 cargo zigbuild --locked --profile dist --package holdfast "${targets[@]/#/--target=}"
 generator="$(program "$(uname -m)")"

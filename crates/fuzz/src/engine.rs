@@ -23,7 +23,8 @@ use crate::traffic::{MOBILES, PayloadLen, Traffic, is_honest, mobile_address};
 use crate::{Subject, Tally};
 
 /// All schemes of the engine but `observe`, and variants of them. `auto-mobile` is the engine of the mobile's own
-/// daemon: segments pass by themselves, unless it has taken their peer. The corpus has these numbers: a new one is last.
+/// daemon: segments pass by themselves, unless it has taken their peer. The first byte of an input in the corpus is an
+/// index of these.
 pub const SCHEMES: [&str; 10] = [
     "hold",
     "mtcp-plus",
@@ -201,7 +202,10 @@ impl Engine {
     /// Peers are taken and released by turns, and by `auto-mobile` alone.
     fn take_peers(&mut self) {
         while let Some((peer, is_taken)) = self.gateway.poll_peer() {
-            assert!(self.settings.takes_in_outages, "a peer is taken");
+            assert!(
+                self.settings.takes_in_outages,
+                "another engine takes a peer"
+            );
             let was_other = if is_taken {
                 self.taken.insert(peer)
             } else {
@@ -473,6 +477,9 @@ impl Engine {
         if self.tally.inputs.is_multiple_of(LIMITS_EVERY) {
             let stats = self.gateway.stats();
             assert!(stats.flows <= self.size.table, "too many flows");
+            let known =
+                |peer: &IpAddr| self.gateway.mobiles().any(|mobile| mobile.address == *peer);
+            assert!(self.taken.iter().all(known), "a forgotten peer is taken");
             assert!(
                 stats.cached_bytes <= self.size.cache_bytes as u64,
                 "cache too large"

@@ -22,7 +22,7 @@ use crate::{Scheme, SnoopSet};
 const CASES: u64 = 300;
 
 /// Forgeries for a thousand true segments.
-const CHANCE: u32 = 200;
+pub(super) const CHANCE: u32 = 200;
 
 /// How much later the ends may be done than without the attacker: some of their longest
 /// timeouts (10 s), for other segments are lost then.
@@ -86,7 +86,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// The kinds to be tried: all, or the one that is named.
-fn kinds() -> Vec<Forgery> {
+pub(super) fn kinds() -> Vec<Forgery> {
     let only = std::env::var("HOLDFAST_FORGERY").ok();
     let fits = |kind: &Forgery| {
         only.as_ref()

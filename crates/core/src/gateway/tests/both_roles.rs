@@ -3,11 +3,14 @@
 //! or beside the gateway on a host that moves itself.
 //!
 //! `HOLDFAST_SEED=n` replays one case with a trace, `HOLDFAST_CASES=n` changes how many are run.
+//! `HOLDFAST_FORGERY=name` takes one kind of forgery alone.
 
 use holdfast_wire::Instant;
 
+use super::adversary::{CHANCE, kinds};
 use super::dice::Dice;
-use super::property::{Case, finish, numbers, world_of};
+use super::property::{Case, Variant, finish, numbers, world_of};
+use super::world::forger::Forger;
 use super::world::own_engine::Site;
 use super::world::{Event, World};
 use crate::link_state::LinkEvent;
@@ -41,20 +44,29 @@ fn plan(dice: &mut Dice, world: &mut World, site: Site, healed: Instant) {
     }
 }
 
+fn variant_of(seed: u64) -> Variant {
+    let scheme = [Scheme::Auto, Scheme::Hold][(seed % 2) as usize];
+    (scheme, SnoopSet::Today, false)
+}
+
+/// Both engines, and what happens to them until the path is healed.
+fn two_engines(seed: u64, trace: bool) -> (World, Instant) {
+    let site = [Site::Mobile, Site::Gateway][(seed / 2 % 2) as usize];
+    let (mut world, healed) = world_of(variant_of(seed), seed);
+    world.trace = trace;
+    world.renew_own_engine(Some(site));
+    world.mh.clock_is_estimated = true;
+    plan(&mut Dice::of_seed(seed ^ 0xb07), &mut world, site, healed);
+    (world, healed)
+}
+
 #[test]
 fn two_engines_on_the_way_of_one_flow_deliver_every_byte() {
     let (seeds, is_one) = numbers(3000);
     let (mut resent, mut reported) = (0, 0);
     for seed in seeds {
-        let scheme = [Scheme::Auto, Scheme::Hold][(seed % 2) as usize];
-        let site = [Site::Mobile, Site::Gateway][(seed / 2 % 2) as usize];
-        let variant = (scheme, SnoopSet::Today, false);
-        let _case = Case(variant, seed);
-        let (mut world, healed) = world_of(variant, seed);
-        world.trace = is_one;
-        world.renew_own_engine(Some(site));
-        world.mh.clock_is_estimated = true;
-        plan(&mut Dice::of_seed(seed ^ 0xb07), &mut world, site, healed);
+        let _case = Case(variant_of(seed), seed);
+        let (mut world, healed) = two_engines(seed, is_one);
         world.begin();
         finish(&mut world, healed);
         resent += world.own_resent;
@@ -64,4 +76,24 @@ fn two_engines_on_the_way_of_one_flow_deliver_every_byte() {
         is_one || (resent > 0 && reported > 0),
         "{resent} {reported}"
     );
+}
+
+/// What a strict end refuses does no harm on its way through either engine.
+#[test]
+fn forgeries_change_nothing_for_two_engines() {
+    for kind in kinds() {
+        println!("{kind:?}");
+        let (seeds, is_one) = numbers(100);
+        let mut forged = 0;
+        for seed in seeds {
+            let _case = Case(variant_of(seed), seed);
+            let (mut world, healed) = two_engines(seed, is_one);
+            world.is_attacked_by(Forger::new(kind, CHANCE, seed));
+            world.begin();
+            world.run_until(healed, true);
+            forged += world.forger.take().map_or(0, |forger| forger.sent);
+            finish(&mut world, healed);
+        }
+        assert!(is_one || forged > 0, "{kind:?}: nothing was forged");
+    }
 }

@@ -320,7 +320,7 @@ impl World {
                 self.host(side).read(bytes, now, &mut out);
                 self.transmit(side, out);
             }
-            Event::ForgedToHost(side, packet) => self.refuse_forged(side, &packet),
+            Event::ForgedToHost(side, packet) => self.refuse_forged(side, packet),
             Event::Link(link_is_up) => {
                 if !link_is_up {
                     self.note_whether_tracked();

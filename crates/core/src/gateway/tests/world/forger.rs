@@ -533,7 +533,10 @@ impl World {
     }
 
     /// A forged segment is at the end that it names. The end refuses it, as RFC 5961 has it.
-    pub(super) fn refuse_forged(&mut self, side: Side, packet: &Packet) {
+    pub(super) fn refuse_forged(&mut self, side: Side, packet: Packet) {
+        let Some(packet) = self.forged_past_own_engine(side, packet) else {
+            return;
+        };
         let (now, mut out) = (self.now, Vec::new());
         let host = self.host(side);
         if !host.takes(&packet.segment) {
