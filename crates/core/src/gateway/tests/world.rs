@@ -106,6 +106,8 @@ pub(super) struct World {
     own_engine: Option<OwnEngine>,
     /// What that one has retransmitted.
     pub own_resent: u64,
+    /// ACKs that it has made.
+    pub own_made: u64,
     /// Restores compressed segments at the MH.
     pub daemon: Daemon,
     settings: Settings,
@@ -175,6 +177,7 @@ impl World {
             gateway: Gateway::new(settings.clone()),
             own_engine: None,
             own_resent: 0,
+            own_made: 0,
             daemon: Daemon::default(),
             settings,
             records: None,

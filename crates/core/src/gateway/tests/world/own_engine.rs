@@ -151,7 +151,10 @@ impl World {
                 }
                 Action::Send(mut made) => {
                     made.direction = made.direction.back();
-                    self.leave_own_engine(Packet::of_made(&made));
+                    let packet = Packet::of_made(&made);
+                    self.check_own_made(&packet);
+                    self.own_made += 1;
+                    self.leave_own_engine(packet);
                 }
                 Action::Repeat(packet) => self.leave_own_engine(packet),
                 Action::Notify(_) => panic!("the mobile's daemon wakes no server by ICMP"),
@@ -162,6 +165,28 @@ impl World {
             while let Some((_, takes)) = own.engine.poll_peer() {
                 own.takes = takes;
             }
+        }
+    }
+
+    /// A segment that the engine made acknowledges and reports no more than what the end has in whose
+    /// name it is.
+    fn check_own_made(&self, packet: &Packet) {
+        if self.lenient {
+            return;
+        }
+        let segment = &packet.segment;
+        let end = if segment.from == FH {
+            &self.fh
+        } else {
+            &self.mh
+        };
+        assert!(
+            end.peer_offset(segment.ack) <= end.rcv_nxt,
+            "an ACK ahead of the end"
+        );
+        for (left, right) in segment.options.sack.iter() {
+            let (left, right) = (end.peer_offset(left), end.peer_offset(right));
+            assert!(end.has(left, right), "a report of what the end lacks");
         }
     }
 
