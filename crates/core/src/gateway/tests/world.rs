@@ -106,7 +106,7 @@ pub(super) struct World {
     own_engine: Option<OwnEngine>,
     /// What that one has retransmitted.
     pub own_resent: u64,
-    /// ACKs that it has made.
+    /// Segments without data that it has made.
     pub own_made: u64,
     /// Restores compressed segments at the MH.
     pub daemon: Daemon,
