@@ -137,7 +137,8 @@ static __always_inline void restore_handling(struct __sk_buff *skb)
 	struct handling *kept;
 	struct flow flow;
 
-	if (!handlings_kept || parse(skb, settings.link_header_bytes, &packet) != FOUND || flow_of(skb, settings.link_header_bytes, &packet, &flow))
+	if (!handlings_kept || parse(skb, settings.link_header_bytes, &packet) != FOUND ||
+	    flow_of(skb, settings.link_header_bytes, &packet, &flow))
 		return;
 	kept = bpf_map_lookup_elem(&handlings, &flow);
 	if (kept) {

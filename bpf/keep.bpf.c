@@ -47,6 +47,8 @@ enum counter {
 #define GSO_BY_FRAGS 0xffff
 
 #define NEXT_UDP 17
+#define ICMP_UNREACHABLE 3
+#define ICMPV6_INFORMATION 128 /* the errors are below (RFC 4443, 2.1) */
 #define NEXT_DCCP 33
 #define NEXT_SCTP 132
 #define NEXT_UDP_LITE 136
@@ -101,7 +103,7 @@ struct peer {
 	__u64 address[2]; /* IPv4 as ::ffff:a.b.c.d */
 	__u32 mode;
 	__u32 taken; /* packets redirected, of all time */
-	__u32 done;  /* of these, those that the daemon has finished */
+	__u32 done; /* of these, those that the daemon has finished */
 	__u32 announced; /* the daemon knows that the peer was seen */
 	__u32 ignores_silence;
 	__u32 unused[7];
@@ -211,8 +213,7 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 	__u32 *fields;
 	__u32 upper;
 
-	if (skb->vlan_present ||
-	    (skb->protocol != bpf_htons(ETH_P_IPV4) && skb->protocol != bpf_htons(ETH_P_IPV6)))
+	if (skb->vlan_present || (skb->protocol != bpf_htons(ETH_P_IPV4) && skb->protocol != bpf_htons(ETH_P_IPV6)))
 		return -1;
 	/* Neither header is read in a part: IPv4's and ports, IPv6's and ports. */
 	if (make_linear(skb, link + (skb->protocol == bpf_htons(ETH_P_IPV4) ? 24 : 44)))
@@ -251,6 +252,27 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 	if (has_ports(packet->protocol))
 		packet->ports = fields[10];
 	return 0;
+}
+
+/*
+ * TCP, or an ICMP error about it: the engine's messages to a sender at link up must not wait here. Those of other
+ * routers are lost in an outage, as without keep. Behind options the octets read are others': the packet is kept.
+ */
+static __always_inline int is_of_tcp(struct __sk_buff *skb, const struct packet *packet)
+{
+	int is_ipv4 = packet->protocol == NEXT_ICMP;
+	__u32 icmp = settings.link_header_bytes + (is_ipv4 ? 20 : 40);
+	__u8 type;
+	__u8 quoted;
+
+	if (packet->protocol == NEXT_TCP)
+		return 1;
+	if (!is_ipv4 && packet->protocol != NEXT_ICMPV6)
+		return 0;
+	if (bpf_skb_load_bytes(skb, icmp, &type, 1) ||
+	    bpf_skb_load_bytes(skb, icmp + 8 + (is_ipv4 ? 9 : 6), &quoted, 1))
+		return 0;
+	return quoted == NEXT_TCP && (is_ipv4 ? type == ICMP_UNREACHABLE : type < ICMPV6_INFORMATION);
 }
 
 static __always_inline struct peer *slot_of(__u32 index)
@@ -397,7 +419,7 @@ int link_egress(struct __sk_buff *skb)
 
 	if (skb->ingress_ifindex == settings.device_ifindex || read_packet(skb, &packet))
 		return NEXT;
-	if (settings.passes_tcp && packet.protocol == NEXT_TCP)
+	if (settings.passes_tcp && is_of_tcp(skb, &packet))
 		return NEXT;
 	peer = find(packet.destination, &index);
 	if (!peer || packet.is_local)
@@ -437,7 +459,8 @@ int link_ingress(struct __sk_buff *skb)
 	__u64 now;
 
 	/* A bridge port receives frames to the bridge's address, and to hosts behind its other ports. */
-	if ((skb->pkt_type != 0 /* PACKET_HOST */ && skb->pkt_type != 3 /* PACKET_OTHERHOST */) || read_packet(skb, &packet))
+	if ((skb->pkt_type != 0 /* PACKET_HOST */ && skb->pkt_type != 3 /* PACKET_OTHERHOST */) ||
+	    read_packet(skb, &packet))
 		return NEXT;
 	now = bpf_ktime_get_coarse_ns();
 	peer = find(packet.source, &index);

@@ -30,7 +30,7 @@
 /* Each program of BPF_PROG has a context that its body does not see. */
 #pragma clang diagnostic ignored "-Wunused-parameter"
 
-#define MIN_TSO_SEGS 2	 /* net.ipv4.tcp_min_tso_segs */
+#define MIN_TSO_SEGS 2 /* net.ipv4.tcp_min_tso_segs */
 
 /* The name under which it is registered: other ones may be there. */
 const volatile char own_name[CA_NAME_BYTES];
@@ -80,8 +80,7 @@ void BPF_PROG(lccwe_set_state, struct sock *sk, __u8 new_state)
 			}
 		}
 		if (memory->verdict == BY_HANDOFF && !memory->kept_cwnd &&
-		    (tp->inet_conn.icsk_ca_state == TCP_CA_RECOVERY ||
-		     tp->inet_conn.icsk_ca_state == TCP_CA_CWR) &&
+		    (tp->inet_conn.icsk_ca_state == TCP_CA_RECOVERY || tp->inet_conn.icsk_ca_state == TCP_CA_CWR) &&
 		    tp->snd_ssthresh < TCP_INFINITE_SSTHRESH) {
 			/* In a reduction by congestion: what it would have ended with. */
 			memory->kept_cwnd = largest(tp->snd_ssthresh, 2);
@@ -128,12 +127,11 @@ void BPF_PROG(lccwe_pkts_acked, struct sock *sk, const struct ack_sample *sample
 		return;
 	/* What passes between two ACKs around a handoff is no interval of the flow's. */
 	if (last_handoff(sk, memory, &handoff) &&
-	    memory->last_ack_ns < (handoff.finish_ns == GOES_ON ? handoff.start_ns :
-							       handoff.finish_ns))
+	    memory->last_ack_ns < (handoff.finish_ns == GOES_ON ? handoff.start_ns : handoff.finish_ns))
 		memory->last_ack_ns = 0;
 	if (memory->last_ack_ns)
-		memory->ack_interval_ns = next_ack_interval(
-			memory->ack_interval_ns, now_ns - memory->last_ack_ns, INTERVAL_WEIGHT);
+		memory->ack_interval_ns =
+			next_ack_interval(memory->ack_interval_ns, now_ns - memory->last_ack_ns, INTERVAL_WEIGHT);
 	memory->last_ack_ns = now_ns;
 }
 
@@ -156,8 +154,7 @@ static __always_inline void extrapolate(struct sock *sk, struct memory *memory)
 	window.cwnd = tp->snd_cwnd;
 	window.counted = tp->snd_cwnd_cnt;
 	window.ssthresh = tp->snd_ssthresh;
-	grow(&window, steps((handoff.finish_ns - handoff.start_ns) / 1000, srtt_us(sk),
-			    memory->ack_interval_ns));
+	grow(&window, steps((handoff.finish_ns - handoff.start_ns) / 1000, srtt_us(sk), memory->ack_interval_ns));
 	if (window.cwnd > tp->snd_cwnd_clamp)
 		window.cwnd = tp->snd_cwnd_clamp;
 	event = bpf_ringbuf_reserve(&judgements, sizeof(*event), 0);
@@ -202,15 +199,21 @@ __u32 BPF_PROG(lccwe_undo_cwnd, struct sock *sk)
 	return largest(tcp_sk(sk)->snd_cwnd, tcp_sk(sk)->prior_cwnd);
 }
 
-#define OPERATIONS                                                                       \
-	{                                                                                \
-		.ssthresh = (void *)lccwe_ssthresh, .cong_avoid = (void *)lccwe_cong_avoid, \
-		.set_state = (void *)lccwe_set_state,                                    \
-		.pkts_acked = (void *)lccwe_pkts_acked,                                  \
-		.min_tso_segs = (void *)lccwe_min_tso_segs,                              \
-		.undo_cwnd = (void *)lccwe_undo_cwnd, .init = (void *)lccwe_init,        \
-		.flags = TCP_CONG_NON_RESTRICTED, .name = "holdfast_lccwe",              \
+/* Versions of clang-format break these lines differently. */
+/* clang-format off */
+#define OPERATIONS \
+	{ \
+		.ssthresh = (void *)lccwe_ssthresh, \
+		.cong_avoid = (void *)lccwe_cong_avoid, \
+		.set_state = (void *)lccwe_set_state, \
+		.pkts_acked = (void *)lccwe_pkts_acked, \
+		.min_tso_segs = (void *)lccwe_min_tso_segs, \
+		.undo_cwnd = (void *)lccwe_undo_cwnd, \
+		.init = (void *)lccwe_init, \
+		.flags = TCP_CONG_NON_RESTRICTED, \
+		.name = "holdfast_lccwe", \
 	}
+/* clang-format on */
 
 SEC(".struct_ops.link")
 struct tcp_congestion_ops lccwe_linked = OPERATIONS;
@@ -269,8 +272,7 @@ struct vector {
 SEC("syscall")
 int vector(struct vector *line)
 {
-	__u64 a = line->argument[0], b = line->argument[1], c = line->argument[2],
-	      d = line->argument[3];
+	__u64 a = line->argument[0], b = line->argument[1], c = line->argument[2], d = line->argument[3];
 	struct window window = { .cwnd = a, .counted = b, .ssthresh = c };
 
 	line->result[1] = 0;

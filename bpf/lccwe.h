@@ -19,9 +19,9 @@
 #define AVOIDANCE_GROWTH_MAX 362 /* what STEPS_MAX passes make from a window of one */
 #define ACK_INTERVAL_NS_MAX (1ULL << 40)
 
-#define HISTORY_WEIGHT (ONE / 5)      /* w_c, printed */
+#define HISTORY_WEIGHT (ONE / 5) /* w_c, printed */
 #define INTERVAL_WEIGHT (ONE / 8 * 7) /* w_a, not printed */
-#define FIRST_HISTORY ONE	      /* not printed */
+#define FIRST_HISTORY ONE /* not printed */
 
 struct parp {
 	__u64 begin_us;
@@ -59,8 +59,7 @@ static __always_inline __u32 p_congestion(__u32 rtt_us, __u32 srtt_us, __u32 alp
 	return ((__u64)rtt_us << 32) / limit;
 }
 
-static __always_inline __u32 next_alpha(__u32 alpha, __u32 rtt_value_us, __u32 srtt_us,
-					__u32 weight)
+static __always_inline __u32 next_alpha(__u32 alpha, __u32 rtt_value_us, __u32 srtt_us, __u32 weight)
 {
 	__u64 sample;
 
@@ -108,8 +107,7 @@ static __always_inline void grow(struct window *window, __u32 steps)
 		steps -= doubled;
 	}
 	for (int grown = 0; grown < AVOIDANCE_GROWTH_MAX && steps > 0; grown++) {
-		__u32 missing =
-			window->cwnd > window->counted ? window->cwnd - window->counted : 0;
+		__u32 missing = window->cwnd > window->counted ? window->cwnd - window->counted : 0;
 
 		if (steps < missing) {
 			window->counted += steps;

@@ -98,7 +98,7 @@ struct memory {
 	__u32 kept_ssthresh;
 	__u32 ifindex;
 	__u8 verdict;
-	__u8 congested;	   /* a loss since the handoff's begin was congestion's */
+	__u8 congested; /* a loss since the handoff's begin was congestion's */
 	__u8 extrapolated; /* the handoff has been made up for */
 };
 
@@ -130,8 +130,7 @@ static __always_inline __u32 interface_of(struct sock *sk, struct memory *memory
 }
 
 /* The last handoff of its interface; 0: there was none. */
-static __always_inline int last_handoff(struct sock *sk, struct memory *memory,
-					struct handoff *handoff)
+static __always_inline int last_handoff(struct sock *sk, struct memory *memory, struct handoff *handoff)
 {
 	struct interface_key key = {
 		.net_cookie = BPF_CORE_READ(sk, __sk_common.skc_net.net, net_cookie),
@@ -142,8 +141,7 @@ static __always_inline int last_handoff(struct sock *sk, struct memory *memory,
 	if (!found || found->start_ns == 0)
 		return 0;
 	*handoff = *found;
-	if (handoff->finish_ns == GOES_ON &&
-	    bpf_ktime_get_ns() - handoff->start_ns > HANDOFF_NS_MAX)
+	if (handoff->finish_ns == GOES_ON && bpf_ktime_get_ns() - handoff->start_ns > HANDOFF_NS_MAX)
 		handoff->finish_ns = handoff->start_ns + HANDOFF_NS_MAX;
 	if (handoff->start_ns != memory->handoff_start_ns) {
 		memory->handoff_start_ns = handoff->start_ns;
@@ -168,8 +166,7 @@ static __always_inline int is_ambiguous(struct sock *sk, const struct handoff *h
 {
 	__u64 now_ns = bpf_ktime_get_ns();
 
-	return handoff->finish_ns <= now_ns &&
-	       now_ns - handoff->finish_ns < (__u64)srtt_us(sk) * 1000;
+	return handoff->finish_ns <= now_ns && now_ns - handoff->finish_ns < (__u64)srtt_us(sk) * 1000;
 }
 
 /* When the first segment outstanding was sent last; 0: there is none. */
@@ -199,27 +196,24 @@ static __always_inline void judge(struct sock *sk, struct memory *memory)
 	memory->transmit_us = transmit_us(sk);
 	memory->p_handoff = 0;
 	if (last_handoff(sk, memory, &handoff))
-		memory->p_handoff = p_handoff(parp(memory->transmit_us, srtt_us(sk), rttvar_us(sk)),
-					   handoff.finish_ns / 1000);
+		memory->p_handoff =
+			p_handoff(parp(memory->transmit_us, srtt_us(sk), rttvar_us(sk)), handoff.finish_ns / 1000);
 	memory->p_congestion = p_congestion(memory->last_rtt_us, srtt_us(sk), memory->alpha);
 	memory->verdict = BY_HANDOFF;
-	if (memory->p_congestion > memory->p_handoff ||
-	    (memory->p_congestion == 0 && memory->p_handoff == 0))
+	if (memory->p_congestion > memory->p_handoff || (memory->p_congestion == 0 && memory->p_handoff == 0))
 		memory->verdict = BY_CONGESTION;
 	if (memory->verdict == BY_CONGESTION)
 		memory->congested = 1;
 }
 
 /* The congestion history, and the word of it. */
-static __always_inline void note_judgement(struct sock *sk, struct memory *memory,
-					   enum event_kind kind)
+static __always_inline void note_judgement(struct sock *sk, struct memory *memory, enum event_kind kind)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct handoff handoff = {};
 	int has_handoff = last_handoff(sk, memory, &handoff);
 	/* `icsk_rto` is in jiffies, whose length is not known here; it is made of this. */
-	__u64 timeout_us = ((__u64)srtt_us(sk) + tp->rttvar_us)
-			   << (tp->inet_conn.icsk_backoff & 31);
+	__u64 timeout_us = ((__u64)srtt_us(sk) + tp->rttvar_us) << (tp->inet_conn.icsk_backoff & 31);
 	__u32 rto_us = timeout_us > RTO_US_MAX ? RTO_US_MAX : timeout_us;
 	__u32 value_us = kind == JUDGED_TIMEOUT ? rto_us : memory->last_rtt_us;
 	struct event *event = bpf_ringbuf_reserve(&judgements, sizeof(*event), 0);

@@ -66,9 +66,9 @@ struct settings {
 	__u32 device_ifindex; /* of the daemon's device; 0: none */
 	__u32 own_mark;
 	__u32 withholds; /* `wake` */
-	__u32 has_timers;     /* else the daemon looks which flows pause */
+	__u32 has_timers; /* else the daemon looks which flows pause */
 	__u32 reorders_stores; /* the processor does */
-	__u32 reads;	       /* READS_..., but for tests by both ways */
+	__u32 reads; /* READS_..., but for tests by both ways */
 };
 const volatile struct settings settings = {};
 
@@ -78,8 +78,8 @@ const volatile struct settings settings = {};
 /* The daemon's orders by stores, through mmap; shared with mobile_path.rs. */
 struct control {
 	__u64 orders_until_ns; /* CLOCK_MONOTONIC; older: no order holds */
-	__u64 followed;	       /* flows in the map of that name */
-	__u64 woken_until_ns;  /* older: no flow was woken lately */
+	__u64 followed; /* flows in the map of that name */
+	__u64 woken_until_ns; /* older: no flow was woken lately */
 };
 
 struct {
@@ -93,7 +93,7 @@ struct {
 /* What is ordered for a window; shared with mobile_path.rs. */
 struct order {
 	__u32 limited; /* 0: the window is closed */
-	__u32 edge;    /* else it ends here; moved on to the last edge sent */
+	__u32 edge; /* else it ends here; moved on to the last edge sent */
 };
 
 /* Flows whose window is to be closed or limited. One that is evicted is open again. */
@@ -274,7 +274,7 @@ int mobile_egress(struct __sk_buff *skb)
 	note_egress(state, &read.segment, read.options, &read.outer);
 	if (settings.withholds)
 		withheld_egress(skb, &read.packet, &read.key, &read.segment, read.options, state, orders_until(),
-			       woken_until());
+				woken_until());
 	else if (orders_until() > state->egress_at_ns && !(state->facts & FACT_OPAQUE))
 		close_window(skb, &read.packet, &read.key, state, &read.segment);
 	return NEXT;
@@ -301,8 +301,7 @@ static __always_inline int to_daemon(const struct state *state, const struct seg
 
 	if (!settings.device_ifindex || !(segment->payload || segment->flags & (FIN | RST)))
 		return 0;
-	if ((segment->flags & (FIN | SYN | RST | PSH | ACK | URG)) == PSH &&
-	    segment->payload > COMPRESSED_HEADER_BYTES)
+	if ((segment->flags & (FIN | SYN | RST | PSH | ACK | URG)) == PSH && segment->payload > COMPRESSED_HEADER_BYTES)
 		reason = TAKEN_COMPRESSED;
 	else if (is_followed(key))
 		reason = TAKEN_FOLLOWED;

@@ -66,7 +66,7 @@ struct state {
 
 	/* Ingress. */
 	__u64 ingress_at_ns; /* newest segment of the FH */
-	__u64 data_at_ns;    /* newest payload of the FH */
+	__u64 data_at_ns; /* newest payload of the FH */
 	__u64 rtt_at_ns;
 	__u64 rtt_ns;
 	__u64 srtt_ns; /* RFC 6298 */

@@ -52,8 +52,7 @@ static __always_inline void quick_ports(const struct tcp_header *tcp, int inward
 
 /* Headers of IPv4; the address behind them, or none. */
 static __always_inline const struct tcp_header *quick_ipv4(const void *ip, const void *data_end, int inward,
-							   struct packet *packet, struct flow *key,
-							   struct outer *outer)
+							   struct packet *packet, struct flow *key, struct outer *outer)
 {
 	const struct ipv4_header *header = ip;
 	__u32 *addresses = (__u32 *)key->addresses;
@@ -76,8 +75,7 @@ static __always_inline const struct tcp_header *quick_ipv4(const void *ip, const
 
 /* The same of IPv6. */
 static __always_inline const struct tcp_header *quick_ipv6(const void *ip, const void *data_end, int inward,
-							   struct packet *packet, struct flow *key,
-							   struct outer *outer)
+							   struct packet *packet, struct flow *key, struct outer *outer)
 {
 	const struct ipv6_header *header = ip;
 	__u32 *addresses = (__u32 *)key->addresses;
@@ -119,9 +117,9 @@ static __always_inline int quick_options(const struct tcp_header *tcp, const voi
 }
 
 /* Whether it was read; if not, nothing of what it was to fill holds. */
-static __always_inline int quick_read(struct __sk_buff *skb, __u32 link_header_bytes, int inward,
-				      struct packet *packet, struct segment *segment, struct flow *key,
-				      struct options *options, struct outer *outer)
+static __always_inline int quick_read(struct __sk_buff *skb, __u32 link_header_bytes, int inward, struct packet *packet,
+				      struct segment *segment, struct flow *key, struct options *options,
+				      struct outer *outer)
 {
 	const void *data_end = (const void *)(long)skb->data_end;
 	const void *data = (const void *)(long)skb->data;
@@ -141,8 +139,8 @@ static __always_inline int quick_read(struct __sk_buff *skb, __u32 link_header_b
 	if (!tcp || (tcp->flags & (FIN | SYN | RST | ACK | URG)) != ACK)
 		return 0;
 	packet->upper = NEXT_TCP;
-	packet->upper_offset = link_header_bytes + (packet->version == 4 ? sizeof(struct ipv4_header)
-									    : sizeof(struct ipv6_header));
+	packet->upper_offset =
+		link_header_bytes + (packet->version == 4 ? sizeof(struct ipv4_header) : sizeof(struct ipv6_header));
 	ip_bytes = packet->ip_bytes ? packet->ip_bytes : skb->len - link_header_bytes;
 	header_bytes = (tcp->data_offset >> 4) * 4;
 	if (link_header_bytes + ip_bytes > skb->len || header_bytes < TCP_HEADER_BYTES ||

@@ -18,9 +18,9 @@
 
 struct packet {
 	__u32 upper_offset; /* of the TCP or ICMP header, from the frame's start */
-	__u32 ip_bytes;	    /* the packet's length as its IP header has it; 0: unknown (BIG TCP) */
-	__u8 upper;	    /* protocol of it */
-	__u8 version;	    /* 4 or 6 */
+	__u32 ip_bytes; /* the packet's length as its IP header has it; 0: unknown (BIG TCP) */
+	__u8 upper; /* protocol of it */
+	__u8 version; /* 4 or 6 */
 };
 
 /* Finds the upper-layer header; what it cannot is a reason to pass. */
@@ -87,7 +87,7 @@ static __always_inline int parse(struct __sk_buff *skb, __u32 link_header_bytes,
 /* A connection as a packet names it: the sender's address and port first. */
 struct flow {
 	__u8 addresses[32]; /* IPv4 in the first eight */
-	__u16 ports[2];	    /* in network order, as all here */
+	__u16 ports[2]; /* in network order, as all here */
 };
 
 static __always_inline int flow_of(struct __sk_buff *skb, __u32 link_header_bytes, const struct packet *packet,

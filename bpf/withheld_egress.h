@@ -26,7 +26,8 @@ struct leaves {
 };
 
 /* Number and window, lowered by one segment where that can be. */
-static __always_inline struct leaves lowered(struct leaves own, __u32 scale, __u32 floor, const struct withheld *withheld)
+static __always_inline struct leaves lowered(struct leaves own, __u32 scale, __u32 floor,
+					     const struct withheld *withheld)
 {
 	struct leaves left = own;
 	__u32 piece = withheld->piece;
@@ -246,8 +247,8 @@ static __always_inline struct leaves decide(struct withheld *withheld, const str
 
 /* A segment of the MH; `note_egress` has noted it, and its options are read. */
 static __always_inline void withheld_egress(struct __sk_buff *skb, const struct packet *packet, const struct flow *key,
-					   const struct segment *segment, const struct options *options,
-					   const struct state *state, __u64 orders, __u64 woken_until)
+					    const struct segment *segment, const struct options *options,
+					    const struct state *state, __u64 orders, __u64 woken_until)
 {
 	struct withheld *withheld = bpf_map_lookup_elem(&withheld_segments, key);
 	__u64 now = state->egress_at_ns;
@@ -263,7 +264,7 @@ static __always_inline void withheld_egress(struct __sk_buff *skb, const struct 
 	woken = woken_now(key, woken_until, now);
 	/* An old number that has turned over is none. */
 	if (woken && (!withheld->has_released || woken->released - withheld->released - 1 < AHEAD_MAX ||
-		   withheld->released - woken->released > AHEAD_MAX)) {
+		      withheld->released - woken->released > AHEAD_MAX)) {
 		withheld->released = woken->released;
 		withheld->has_released = 1;
 		withheld->withheld_at_ns = 0;

@@ -36,7 +36,7 @@
 
 /* Facts of ingress. */
 #define IN_PUSHED 0x01 /* pushed_end is one */
-#define IN_GAP 0x02    /* beyond_gap is one */
+#define IN_GAP 0x02 /* beyond_gap is one */
 
 /* Facts of egress. */
 #define OUT_SEEN 0x01 /* acked_out is one */
@@ -120,7 +120,7 @@ const volatile struct withheld no_withheld SEC(".rodata.none") = {};
 struct woken {
 	__u32 released;
 	__u32 stale; /* the newest TSecr from before the outage */
-	__u32 echo;  /* the FH's clock at `echo_at_ns`, less the way */
+	__u32 echo; /* the FH's clock at `echo_at_ns`, less the way */
 	__u32 renews; /* echoes up to `stale` are renewed */
 	__u64 echo_at_ns; /* CLOCK_BOOTTIME */
 	__u64 ticks_per_s;
@@ -179,7 +179,8 @@ static __always_inline void note_clock(struct withheld *withheld, __u32 tsval)
 static __always_inline void note_boundaries(struct withheld *withheld, __u32 seq, __u32 length, __u32 piece)
 {
 	__u32 known_piece = withheld->piece;
-	int whole = known_piece && seq == withheld->last_boundary && (seq - withheld->first_boundary) % known_piece == 0;
+	int whole =
+		known_piece && seq == withheld->last_boundary && (seq - withheld->first_boundary) % known_piece == 0;
 
 	if (!whole || (piece != known_piece && (length >= known_piece || length != piece))) {
 		withheld->first_boundary = seq;
@@ -207,7 +208,7 @@ static __always_inline int begins_answer(const struct withheld *withheld, __u64 
 	__u64 requested_at = *(const volatile __u64 *)&withheld->requested_at_ns;
 
 	return !withheld->data_at_ns || (requested_at >= withheld->data_at_ns &&
-					now >= requested_at + shortest_ns(withheld) / 4 * REQUESTED_QUARTERS);
+					 now >= requested_at + shortest_ns(withheld) / 4 * REQUESTED_QUARTERS);
 }
 
 /* Whether the flow downloads in bulk: by segments in a round trip. */
@@ -252,15 +253,15 @@ static __always_inline void count_bulk(struct withheld *withheld, __u32 segments
 	least = rtt > shortest + shortest / QUEUE_SHARE ? QUEUED_SEGMENTS : BULK_SEGMENTS;
 	/* After a pause the time is longer than what was counted: it begins anew. */
 	withheld->last_segments = since < 2 * epoch ? withheld->epoch_segments : 0;
-	withheld->bulk = since < 2 * epoch && withheld->epoch_segments >= least &&
-			now >= withheld->answer_at_ns + ANSWER_NS;
+	withheld->bulk =
+		since < 2 * epoch && withheld->epoch_segments >= least && now >= withheld->answer_at_ns + ANSWER_NS;
 	withheld->epoch_at_ns = now;
 	withheld->epoch_segments = 0;
 }
 
 /* A segment of the FH that fits; `note_ingress` has noted it. */
 static __always_inline void withheld_ingress(struct __sk_buff *skb, const struct flow *key, const struct state *state,
-					    const struct segment *segment)
+					     const struct segment *segment)
 {
 	struct withheld *withheld = bpf_map_lookup_elem(&withheld_segments, key);
 	__u64 now = state->ingress_at_ns;

@@ -15,7 +15,7 @@
 #
 #     lccwe     the congestion control holdfast_lccwe
 #     mobile    the mobile's data path
-#     gateway   the gateway's data path
+#     gateway   the gateway's data path; the broker process
 #     keep      the data path of keep, and keep between hosts: its own tests, SCTP, WireGuard, ESP
 #     wifi      nl80211, with radios of mac80211_hwsim; keep at such a link
 #
@@ -147,7 +147,7 @@ readonly features=kernel-tests,wifi-tests
 lccwe_programs() { programs -p holdfast-net --lib --test lccwe; }
 mobile_programs() { programs -p holdfast-net --lib --test mobile_path --test next_hop; }
 gateway_programs() { programs -p holdfast-net --test data_path; }
-keep_path_programs() { programs -p holdfast-net --lib; }
+net_programs() { programs -p holdfast-net --lib; }
 keep_programs() { programs -p holdfast --features "$features" --test namespaces --test keep_protocols; }
 wifi_programs() { programs -p holdfast --features "$features" --test wifi; }
 
@@ -189,9 +189,13 @@ if [ -n "$command" ]; then
 else
     case "$suite" in all | lccwe) add lccwe lccwe:: "$@" ;; esac
     case "$suite" in all | mobile) add mobile mobile_path:: "$@" ;; esac
-    case "$suite" in all | gateway) add gateway '' "$@" ;; esac
+    case "$suite" in all | gateway)
+        add gateway '' "$@"
+        add net broker:: "$@"
+        ;;
+    esac
     case "$suite" in all | keep)
-        add keep_path keep_path:: "$@"
+        add net keep_path:: "$@"
         # Without those that give a figure of time: nothing is on time on an emulated processor.
         add keep 'keep::a_gateway' "$@"
         [ $# -ne 0 ] || add keep 'running_kernel::bytes_arrive'

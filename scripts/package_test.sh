@@ -327,6 +327,19 @@ started_daemons() {
     status mobile | grep -F '"scheme": "auto"'
 }
 
+# No thread of a daemon has a capability; a process that it has started has some.
+# shellcheck disable=SC2016
+without_capabilities() {
+    local daemon
+    for daemon in gateway mobile; do
+        inside sh -e -c '
+            grep CapPrm /proc/"$1"/task/*/status
+            [ "$(cat /proc/"$1"/task/*/status | sed -n "s/^CapPrm:\t//p" | sort -u)" = 0000000000000000 ]
+            broker="$(grep -l "^PPid:.$1$" /proc/[0-9]*/status | xargs grep -l "^CapPrm:.*[1-9a-f]")"
+            grep "^CapPrm" "$broker"' sh "$(main_pid $daemon)"
+    done
+}
+
 # end_of HOST DIRECTION FILE: one end of a transfer. At its end it prints bytes and hash.
 end_of() {
     local namespace="$fh"
@@ -460,6 +473,7 @@ life_in() {
     [ "$kind" = deb ] || check "$suite: the files" inside rpm -V --noconfig holdfast
     check "$suite: no unit is enabled or started" not_started_yet
     check "$suite: gateway and mobile: --check, start, status" started_daemons
+    check "$suite: the daemons have dropped their capabilities" without_capabilities
     check "$suite: a download and an upload through both daemons" started_transfers
     check "$suite: upgrade in mid-transfer" upgraded
     check "$suite: the bytes of both transfers" intact

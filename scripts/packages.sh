@@ -27,6 +27,9 @@ readonly build='
     linux-libc-dev  /usr/include/linux/bpf.h'
 readonly fuzz='
     g++             c++'
+readonly format='
+    clang-format    clang-format
+    shellcheck      shellcheck'
 readonly run='
     iproute2        ip
     nftables        nft
@@ -112,7 +115,7 @@ case "${1-}" in
 build) wanted="$build" ;;
 fuzz) wanted="$build$fuzz" ;;
 # clippy reads the programs of crates/fuzz too.
-lint) wanted="$build$fuzz$python" ;;
+lint) wanted="$build$fuzz$python$format" ;;
 demo) wanted="$build$run" ;;
 test) wanted="$build$run$measure$browse" ;;
 bench) wanted="$build$run$measure$compare" ;;

@@ -8,19 +8,30 @@ from pathlib import Path
 from paper_runs import NAMES, SENDERS, groups, median, megabits, seconds, tenths_of_seconds, transfer_s
 
 
+def outages_cell(runs):
+    """The stall and the transfer time, medians."""
+    broken = sum(not (run["finished"] and run["intact"]) for run in runs)
+    text = f"{seconds([run['stalls_s'][0] if run['stalls_s'] else None for run in runs])}, "
+    text += seconds([transfer_s(run) for run in runs])
+    return text + (f" ({broken} of {len(runs)} broken)" if broken else "")
+
+
 def outages(lines):
     cells = groups(lines, "outage_s", "sender", "packets", "remedy")
-
-    def cell(runs):
-        broken = sum(not (run["finished"] and run["intact"]) for run in runs)
-        text = f"{seconds([run['stalls_s'][0] if run['stalls_s'] else None for run in runs])}, "
-        text += seconds([transfer_s(run) for run in runs])
-        return text + (f" ({broken} of {len(runs)} broken)" if broken else "")
-
     remedies = ["plain", "hold", "mtcp-plus", "haproxy", "rto-max-1s"]
     return [
-        [f"{outage} s", sender, packets, *(cell(cells[outage, sender, packets, remedy]) for remedy in remedies)]
+        [f"{outage} s", sender, packets, *(
+            outages_cell(cells[outage, sender, packets, remedy]) for remedy in remedies)]
         for outage in (1, 3, 7, 15) for sender in SENDERS for packets in ("lost", "kept")
+    ]
+
+
+def outages_uploads(lines):
+    cells = groups(lines, "outage_s", "sender", "remedy")
+    remedies = ["plain", "auto", "keep", "gateway", "rto-max-1s"]
+    return [
+        [f"{outage} s", sender, *(outages_cell(cells[outage, sender, remedy]) for remedy in remedies)]
+        for outage in (1, 3, 7, 15) for sender in SENDERS
     ]
 
 
@@ -52,6 +63,17 @@ def observe(text):
     found = re.findall(r"(\d+) outages, down (\S+ s), about (\S+ s) of stalls avoidable", text)
     names = ["the carrier of the link's device", "silence alone"]
     return [[name, *figures] for name, figures in zip(names, found, strict=True)]
+
+
+def upload_designs(text):
+    """For each design the cells of a sender and an outage: the stall, and the bytes of the 6 s after it."""
+    names = {
+        "plain": "plain", "drop": "drop at egress", "rto-max": "`TCP_RTO_MAX_MS` = 1000", "keep": "`keep`", "auto": "`auto`",
+    }
+    rows = {name: [] for name in names}
+    for design, stall, bytes_after in re.findall(r"^(\S+) +\w+ +\S+ s +(\S+ ms|never) +(\S+ MB)$", text, re.MULTILINE):
+        rows[design].append(f"{stall}, {bytes_after}")
+    return [[names[design], *cells] for design, cells in rows.items()]
 
 
 def packet_cost(text):
@@ -198,52 +220,87 @@ def mtcp_plus_today(disconnected, undisturbed, congested):
     return rows
 
 
+def keep_cell(runs_after):
+    """The stalls after 1, 7 and 60 s."""
+    stalls = [runs_after(outage)[0]["stalls_s"][0] for outage in ("1 s", "7 s", "60 s")]
+    return ", ".join("none in 20 s" if stall is None else f"{stall:.2f}" for stall in stalls)
+
+
 def keep_outages(lines):
     cells = groups(lines, "outage", "report", "sender", "scheme")
-
-    def cell(report, sender, scheme):
-        stalls = [cells[outage, report, sender, scheme][0]["stalls_s"][0] for outage in ("1 s", "7 s", "60 s")]
-        return ", ".join("none in 20 s" if stall is None else f"{stall:.2f}" for stall in stalls)
-
     columns = [("carrier", "none"), ("carrier", "keep"), ("none", "keep"), ("carrier", "hold")]
     return [
-        [f"download, {name}", *(cell(report, sender, scheme) for report, scheme in columns)]
+        [f"download, {name}", *(
+            keep_cell(lambda outage: cells[outage, report, sender, scheme]) for report, scheme in columns)]
         for sender, name in NAMES.items()
     ]
 
 
-def mobile_auto(flows):
-    """With one flow the times of its stall, with several of the first and of the median flow."""
-    schemes = ["none", "auto, carrier", "auto, silence", "download, carrier", "download, silence"]
+def keep_upload(lines):
+    cells = groups(lines, "outage", "sender", "scheme")
+    return [
+        [f"upload, {name}", *(
+            keep_cell(lambda outage: cells[outage, sender, scheme])
+            for scheme in ("none", "keep, carrier", "keep, silence"))]
+        for sender, name in NAMES.items()
+    ]
+
+
+def stall_and_full_rate(run):
+    """Of one flow the stall, of several that of the first and of the median flow; then the round trips to the full rate."""
 
     def time_of(stall):
         return "never" if stall is None or stall == float("inf") else f"{stall:.2f}"
 
-    def cell(run):
-        # With several flows `stalls_s` is the first flow's.
-        stalls = [run["stalls_s"][0]]
-        if flows > 1:
-            of_flows = [of_flow[0] for of_flow in run["flow_stalls_s"]]
-            stalls = [min((stall for stall in of_flows if stall is not None), default=None), median(of_flows)]
-        if stalls == [None]:
-            return "never"
-        trips = run["full_rate_round_trips"][0]
-        digits = 1 if trips is None or trips < 25 else 0
-        return ", ".join([*map(time_of, stalls), "never" if trips is None else f"{trips:.{digits}f}"])
+    # With several flows `stalls_s` is the first flow's.
+    stalls = [run["stalls_s"][0]]
+    if run["parameters"].get("flows", 1) > 1:
+        of_flows = [of_flow[0] for of_flow in run["flow_stalls_s"]]
+        stalls = [min((stall for stall in of_flows if stall is not None), default=None), median(of_flows)]
+    if stalls == [None]:
+        return "never"
+    trips = run["full_rate_round_trips"][0]
+    digits = 1 if trips is None or trips < 25 else 0
+    return ", ".join([*map(time_of, stalls), "never" if trips is None else f"{trips:.{digits}f}"])
+
+
+def upload_rows(cells, schemes, ratios):
+    """A row for each outage and sender with the schemes' cells; then the bytes of some by another's."""
+    rows = []
+    for outage in ("0.3 s", "1 s", "7 s", "60 s"):
+        for sender, name in NAMES.items():
+            runs = {scheme: cells[outage, sender, scheme][0] for scheme in schemes}
+            by = [f"{runs[scheme]['bytes'] / runs[other]['bytes']:.3f}" for scheme, other in ratios]
+            row = [outage, name, *map(stall_and_full_rate, runs.values())]
+            rows.append([*row, ", ".join(by)] if by else row)
+    return rows
+
+
+def mobile_auto(flows):
+    """One flow with its download beside it, or several with their bytes by plain's."""
+    own = ["auto, carrier", "auto, silence"]
+    if flows == 1:
+        schemes, ratios = ["none", *own, "download, carrier", "download, silence"], []
+    else:
+        schemes, ratios = ["none", *own], [(scheme, "none") for scheme in own]
 
     def rows(lines):
-        cells = groups(lines, "flows", "delay", "outage", "sender", "scheme")
-        found = []
-        for outage in ("0.3 s", "1 s", "7 s", "60 s"):
-            for sender, name in NAMES.items():
-                runs = [cells[flows, "radio", outage, sender, scheme][0] for scheme in schemes]
-                if flows == 1:
-                    found.append([outage, name, *map(cell, runs)])
-                else:
-                    by_plain = ", ".join(f"{run['bytes'] / runs[0]['bytes']:.3f}" for run in runs[1:3])
-                    found.append([outage, name, *map(cell, runs[:3]), by_plain])
-        return found
+        of_flows = [line for line in lines if line["parameters"]["flows"] == flows]
+        of_radio = [line for line in of_flows if line["parameters"]["delay"] == "radio"]
+        return upload_rows(groups(of_radio, "outage", "sender", "scheme"), schemes, ratios)
 
+    return rows
+
+
+def upload_gateway(lines):
+    """The gateway alone, with a report and without one, each beside plain."""
+    ratios = [("auto, carrier", "none, carrier"), ("auto, silence", "none")]
+    schemes = ["none, carrier", "none", "auto, carrier", "auto, silence"]
+    rows = []
+    for delay in ("radio", "wire"):
+        of_delay = [line for line in lines if line["parameters"]["delay"] == delay]
+        cells = groups(of_delay, "outage", "sender", "scheme")
+        rows += [[delay, *row] for row in upload_rows(cells, schemes, ratios)]
     return rows
 
 

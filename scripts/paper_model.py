@@ -364,6 +364,23 @@ def split_idle(lines):
     ]
 
 
+def upload_senders(lines):
+    """Milliseconds from link up to the first new byte at the FH: the median and the largest."""
+    names = {"linux-cubic": "Linux, Cubic", "linux-bbr": "Linux, BBR", "macos-like": "macOS-like", "windows-like": "Windows-like"}
+    cells = groups(lines, "sender", "outage_s", "scheme")
+
+    def cell(runs):
+        stalls = sorted(float("inf") if stall is None else stall for run in runs for stall in run["stalls_s"])
+        return ", ".join(
+            "never" if stall == float("inf") else f"{stall * 1000:,.0f}" for stall in (median(stalls), stalls[-1]))
+
+    schemes = ("none", "hold, carrier", "hold, silence", "auto, carrier", "auto, silence")
+    return [
+        [name, f"{outage} s", *(cell(cells[sender, outage, scheme]) for scheme in schemes)]
+        for sender, name in names.items() for outage in (1, 3, 7)
+    ]
+
+
 def mtcp_statements(entries):
     """A row a statement: the verdicts, what is asked for, what came out, and in how many combinations."""
     rows = []

@@ -56,6 +56,7 @@ STAGES = {
     "split-idle": lab_run(5, "docs/scenarios/split-idle.toml", "model"),
     "mtcp-handoff": lab_run(5, "papers/mtcp-1997/handoff.toml", "model"),
     "slow": lab_run(5, "docs/scenarios/slow.toml", "model"),
+    "upload-senders": lab_run(5, "docs/scenarios/upload-senders.toml", "model"),
     "very-slow": lab_run(5, "docs/scenarios/very-slow.toml", "model"),
     "snoop-cache": lab_run(5, "papers/snoop-1995/cache.toml", "model"),
     "snoop-handoff-model": lab_run(5, HANDOFFS, "model"),
@@ -65,9 +66,15 @@ STAGES = {
     "observe": Stage(10, "linux", *(
         ["{holdfast}", "lab", "exec", "--env", "HOLDFAST={holdfast}", "--", "{root}/scripts/observe.sh", source]
         for source in ("carrier", "silence"))),
+    "upload-designs": Stage(100, "linux", *(
+        ["{holdfast}", "lab", "exec", "--env", "HOLDFAST={holdfast}", "--",
+         "{root}/scripts/upload_designs.py", design, control, outage_s]
+        for design in ("plain", "drop", "rto-max", "keep", "auto")
+        for control in ("cubic", "bbr", "reno") for outage_s in ("1", "7"))),
     "packet-cost": Stage(120, "valgrind", [
         "cargo", "bench", "--locked", "--quiet", "--package", "holdfast-core", "--bench", "packet_cost"]),
     "outages": lab_run(350, "docs/scenarios/outages.toml", "linux", 20),
+    "outages-uploads": lab_run(110, "docs/scenarios/outages-uploads.toml", "linux", 4),
     "snoop-handoff": lab_run(40, HANDOFFS, "linux"),
     "senders": lab_run(80, SENDERS, "linux", 5),
     "baselines-haproxy": lab_run(60, "papers/snoop-1995/baselines-haproxy.toml", "linux"),
@@ -84,6 +91,8 @@ STAGES = {
     "wake-cases": lab_run(75, "docs/scenarios/wake-cases.toml", "linux", 2),
     "wake-upload": lab_run(90, "docs/scenarios/wake-upload.toml", "linux"),
     "keep-outages": lab_run(260, "docs/scenarios/keep-outages.toml", "linux", 4),
+    "keep-upload": lab_run(80, "docs/scenarios/keep-upload.toml", "linux", 2),
+    "upload-gateway": lab_run(120, "docs/scenarios/upload-gateway.toml", "linux", 3),
     "mobile-auto": lab_run(570, "docs/scenarios/mobile-auto.toml", "linux", 8),
     "mtcp-today": lab_run(40, "papers/mtcp-1997/today.toml", "linux"),
     "mtcp-today-disconnections": lab_run(55, "papers/mtcp-1997/today-disconnections.toml", "linux", 3),

@@ -44,6 +44,15 @@ pub(crate) const WINDOW_INITIAL: u64 = 10 * 1460;
 /// The same on the slowest links.
 const WINDOW_INITIAL_MIN: u64 = 2 * 1460;
 
+/// The link's queue has overflowed in recovery.
+#[derive(Clone, Copy, Debug)]
+struct Overflow {
+    /// What may be in flight from then on. As a sender's window it grows by a segment a round trip.
+    window: u64,
+    /// What is lost until then was in the queue when it overflowed.
+    until: Instant,
+}
+
 /// What is known of such a link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangingLink {
@@ -57,6 +66,8 @@ pub(crate) struct ChangingLink {
     has_kept: bool,
     /// The rate since the outage.
     found: DeliveryRate,
+    /// The link's queue has overflowed since the outage.
+    overflow: Option<Overflow>,
     /// Measured rates, bytes a second. A fade is short, and a slow link is slow all the time.
     rates: RecentMax<u64, 30>,
 }
@@ -144,12 +155,40 @@ impl ChangingLink {
     pub(crate) fn begin_recovery(&mut self) {
         self.has_kept = false;
         self.found = DeliveryRate::default();
+        self.overflow = None;
         self.is_busy = false;
+    }
+
+    /// The link's queue has overflowed with these bytes in flight. From now on a part of it stays free, as
+    /// after a loss of a sender (RFC 9438, 4.6). Without a measured rate the window is small anyway.
+    pub(crate) fn on_overflow(&mut self, in_flight: u64, now: Instant) {
+        let Some(rate) = self.found.bytes_per_s() else {
+            return;
+        };
+        if self.overflow.is_none_or(|last| now >= last.until) {
+            self.overflow = Some(Overflow {
+                window: in_flight / 10 * 7,
+                until: now + time_on_link(in_flight, rate),
+            });
+        }
+    }
+
+    /// The window of recovery after an overflow: at least what the path holds alone and a quarter more, at most
+    /// [`Self::window_max`].
+    pub(crate) fn window_after_overflow(&self, least: Duration) -> Option<u64> {
+        let (overflow, rate) = (self.overflow?, self.found.bytes_per_s()?);
+        let path = bytes_in(rate, least * 5 / 4 + self.segment_time());
+        let most = self.window_max(least)?.max(path);
+        Some(overflow.window.clamp(path, most).max(WINDOW_INITIAL_MIN))
     }
 
     /// Bytes that were sent since the outage have arrived.
     pub(crate) fn on_arrived(&mut self, bytes: u32, least: Duration, now: Instant) {
         self.found.on_acked(bytes, Some(least), now);
+        if let Some(overflow) = &mut self.overflow {
+            overflow.window +=
+                SEGMENT_BYTES * u64::from(bytes) / overflow.window.max(SEGMENT_BYTES);
+        }
     }
 
     /// The window that fits the rate found since the outage, if there is one.
@@ -160,7 +199,7 @@ impl ChangingLink {
 }
 
 fn time_on_link(bytes: u64, bytes_per_s: u64) -> Duration {
-    Duration::from_nanos(bytes * 1_000_000_000 / bytes_per_s.max(1))
+    Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / bytes_per_s.max(1))
 }
 
 const fn nanos(duration: Duration) -> u64 {
@@ -276,5 +315,53 @@ mod tests {
             link.begin_recovery();
             assert_eq!(interval(&link), ms(100));
         }
+    }
+
+    /// What arrives in a second at this rate.
+    fn arrives(link: &mut ChangingLink, bytes_per_ms: u32, from_ms: u64) {
+        for n in 1..=100 {
+            let now = Instant::from_millis(from_ms + 10 * n);
+            link.on_arrived(10 * bytes_per_ms, Duration::from_millis(50), now);
+        }
+    }
+
+    #[test]
+    fn after_an_overflow_less_is_in_flight_and_then_more_again() {
+        let (least, at) = (Duration::from_millis(50), Instant::from_millis);
+        let mut link = ChangingLink::default();
+        link.begin_recovery();
+        link.on_overflow(100_000, at(0));
+        assert_eq!(link.window_after_overflow(least), None, "no rate is known");
+        // 1 MB/s: 50 ms of it are 50,000.
+        arrives(&mut link, 1_000, 0);
+        for (in_flight, overflowed_at, window) in [
+            (200_000, 1_000, 140_000),
+            // What is in flight takes 200 ms.
+            (100_000, 1_199, 140_000),
+            (100_000, 1_200, 70_000),
+            // The path alone, and a quarter more.
+            (50_000, 1_400, 62_500),
+        ] {
+            link.on_overflow(in_flight, at(overflowed_at));
+            assert_eq!(
+                link.window_after_overflow(least),
+                Some(window),
+                "{overflowed_at}"
+            );
+        }
+        // A segment for each window that arrives: more than 20 in a second, less than 30.
+        arrives(&mut link, 1_000, 2_000);
+        let window = link.window_after_overflow(least).unwrap();
+        assert!((65_000..80_000).contains(&window), "{window}");
+        // A faster link.
+        arrives(&mut link, 2_000, 3_000);
+        let window = link.window_after_overflow(least).unwrap();
+        assert!((125_000..150_000).contains(&window), "{window}");
+        // A fade: two segments at least.
+        arrives(&mut link, 1, 4_000);
+        arrives(&mut link, 1, 5_000);
+        assert_eq!(link.window_after_overflow(least), Some(WINDOW_INITIAL_MIN));
+        link.begin_recovery();
+        assert_eq!(link.window_after_overflow(least), None);
     }
 }

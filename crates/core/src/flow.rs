@@ -20,6 +20,7 @@ mod handshake;
 mod idle;
 mod made;
 mod mute;
+mod received_acks;
 mod resets;
 mod sending;
 mod tracking;

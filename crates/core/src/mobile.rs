@@ -55,6 +55,8 @@ pub(crate) enum Link {
 
 /// See [`Mobile::cache_room`].
 const CACHE_SHARE: usize = 4;
+/// After this time a handshake's round trip gives way to a longer one: the MH may have another link.
+const HANDSHAKE_AGE_MAX: Duration = Duration::from_secs(600);
 /// A round trip, as long as none was measured.
 const SRTT_INITIAL: Duration = Duration::from_millis(100);
 /// A warning of an outage that has not come by then was a false one.
@@ -116,6 +118,9 @@ pub(crate) struct Mobile {
     pub delivered_bytes: u64,
     pub received_bytes: u64,
     pub rtt: RttEstimator,
+    /// The shortest round trip of a handshake of late, and when it was: most likely the MH's own queue was
+    /// short then.
+    handshake: Option<(Duration, Instant)>,
     pub delivery: DeliveryRate,
     /// Its rate changes; none: the scheme takes it for constant.
     pub changing: Option<Box<ChangingLink>>,
@@ -160,6 +165,7 @@ impl Mobile {
             delivered_bytes: 0,
             received_bytes: 0,
             rtt: RttEstimator::default(),
+            handshake: None,
             delivery: DeliveryRate::default(),
             changing: None,
             upload: None,
@@ -183,6 +189,19 @@ impl Mobile {
     /// What was kept is being sent on.
     pub(crate) fn is_recovering(&self) -> bool {
         self.link == Link::Recovering
+    }
+
+    /// A handshake took this round trip.
+    pub(crate) fn note_handshake(&mut self, rtt: Duration, now: Instant) {
+        let is_best = |(least, at)| rtt < least || now.saturating_since(at) > HANDSHAKE_AGE_MAX;
+        if self.handshake.is_none_or(is_best) {
+            self.handshake = Some((rtt, now));
+        }
+    }
+
+    /// The shortest round trip of a handshake of late.
+    pub(crate) fn handshake_rtt(&self) -> Option<Duration> {
+        self.handshake.map(|(rtt, _)| rtt)
     }
 
     fn srtt(&self) -> Duration {

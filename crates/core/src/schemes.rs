@@ -7,6 +7,8 @@
 //!
 //! Each module documents its scheme. `hold` has none: all hooks are the defaults.
 
+use core::time::Duration;
+
 use holdfast_wire::{Instant, Segment, SeqNum};
 
 use crate::bandwidth::Share;
@@ -47,6 +49,8 @@ pub(crate) struct Context<'a, P: Payload> {
     pub settings: &'a Settings,
     /// The wireless half's round trip, all flows of the MH together.
     pub rtt: &'a RttEstimator,
+    /// The same, of the MH's handshakes: the shortest of late.
+    pub handshake_rtt: Option<Duration>,
     /// What is on its way to the MH, all flows together.
     pub in_flight: InFlight,
     /// Open flows of the MH.
@@ -74,6 +78,7 @@ impl<'a, P: Payload> Context<'a, P> {
         Self {
             settings,
             rtt: &mobile.rtt,
+            handshake_rtt: mobile.handshake_rtt(),
             in_flight: mobile.in_flight,
             open_flows: mobile.open_flows().len(),
             is_away: mobile.is_away(),
@@ -291,6 +296,11 @@ pub(crate) trait FlowScheme<P: Payload> {
 
     /// When the scheme last found that the radio lost something.
     fn radio_lost_at(&self) -> Option<Instant> {
+        None
+    }
+
+    /// When the scheme last found that the link's queue had overflowed, with what was sent since link up.
+    fn overflowed_at(&self) -> Option<Instant> {
         None
     }
 

@@ -11,7 +11,7 @@ use crate::mobile::MobileArgs;
 use crate::settings::GatewayArgs;
 use crate::status::StatusArgs;
 use crate::top::TopArgs;
-use crate::{demo, lab_command, link_command, setup};
+use crate::{broker, demo, lab_command, link_command, setup};
 
 /// Keeps TCP at full speed over links that come and go.
 #[derive(Debug, Parser)]
@@ -48,6 +48,9 @@ pub(crate) enum Command {
     Lab(lab_command::LabArgs),
     Status(StatusArgs),
     Top(TopArgs),
+    /// Attaches to interfaces for a daemon that has dropped its capabilities; started by the daemon
+    #[command(hide = true)]
+    Broker(broker::BrokerArgs),
     /// Make the manual pages, the completions, or the documentation of settings and counters
     #[command(hide = true)]
     Generate {

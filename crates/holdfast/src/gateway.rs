@@ -70,6 +70,12 @@ pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
     crate::log::start(args.log_format)?;
     let settings = args.settings()?;
     crate::log::set_filter(settings.daemon.log_filter.as_deref());
+    // Before any thread that reads packets is started.
+    let moves_routes = settings
+        .station
+        .as_ref()
+        .is_some_and(|station| station.took_over_command.is_some());
+    crate::broker::start(DaemonKind::Gateway, &settings.wireless, moves_routes)?;
     serve(args.clone(), settings)
 }
 

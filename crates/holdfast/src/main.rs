@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 
+mod broker;
 mod check;
 mod cli;
 mod command;
@@ -125,6 +126,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Link(args) => link_command::run(&args)?,
         Command::Status(args) => status::run(&args)?,
         Command::Top(args) => top::run(&args)?,
+        Command::Broker(args) => broker::run(args)?,
         Command::Generate { what, directory } => generate::run(what, &directory)?,
     }
     Ok(ExitCode::SUCCESS)

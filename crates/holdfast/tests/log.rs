@@ -31,9 +31,16 @@ fn no_starters(folder: &Path, interface: &str) -> Vec<(Vec<String>, String)> {
     );
     let mobile = own(&["mobile", "--scheme", "freeze", "--iface", interface], &[]);
     let guard = ["mobile", "guard", "--interface", interface];
-    let maps = ["--flows", "--closed", "--control", "--withheld", "--woken"];
-    let maps = maps.iter().flat_map(|flag| [*flag, "0"]);
-    let guard = guard.into_iter().chain(maps).map(str::to_owned).collect();
+    let lent = [
+        "--flows",
+        "--closed",
+        "--control",
+        "--withheld",
+        "--woken",
+        "--frames",
+    ];
+    let lent = lent.iter().flat_map(|flag| [*flag, "0"]);
+    let guard = guard.into_iter().chain(lent).map(str::to_owned).collect();
     // A socket cannot be there.
     let in_a_file = [
         mobile[..5].to_vec(),

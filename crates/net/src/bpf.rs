@@ -8,19 +8,23 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::{
-    MapCore, MapHandle, Object, ObjectBuilder, TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook,
-    TcHookBuilder,
+    AsRawLibbpf as _, Map, MapCore, MapHandle, ObjectBuilder, TC_EGRESS, TC_INGRESS, TcAttachPoint,
+    TcHook, TcHookBuilder,
 };
 
+use crate::attach_point::{AttachMode, AttachPoint, BpfObject, HookSide};
+use crate::privileges::{self, Attached, Client, Loaded};
+use crate::syscall::at;
+
 mod entries;
+mod shared_values;
 
 pub(crate) use entries::for_each_entry;
 #[cfg(test)]
 pub(crate) use entries::for_each_entry_of;
+pub(crate) use shared_values::SharedValues;
 
 /// Descriptors from this number on are links; see [`raise`].
 const LINK_FD_MIN: i32 = 512;
@@ -29,31 +33,64 @@ const CLSACT_PRIORITY: u32 = 1;
 const CLSACT_HANDLE: u32 = 0x4846;
 const CLSACT_HANDLE_BESIDE: u32 = 0x4847;
 
-/// How the programs are attached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AttachMode {
-    /// TCX links, or clsact filters where the kernel has none.
-    #[default]
-    Auto,
-    /// Clsact filters.
-    Clsact,
-}
-
 /// The loaded programs and maps, before they are attached.
 #[derive(Debug)]
 pub(crate) struct Programs {
-    object: Object,
+    maps: Vec<(String, MapHandle)>,
+    loaded: LoadedPrograms,
     clsact_handle: u32,
+}
+
+/// The programs, by who has loaded them.
+#[derive(Debug)]
+enum LoadedPrograms {
+    /// This process: by their names.
+    Here(Vec<(String, OwnedFd)>),
+    /// The broker, where they have this number.
+    ByBroker(&'static Client, u64),
+}
+
+/// What is attached stays attached.
+impl Drop for LoadedPrograms {
+    fn drop(&mut self) {
+        if let Self::ByBroker(broker, number) = self {
+            // A broker that has ended holds nothing.
+            let _ = broker.unload(*number);
+        }
+    }
 }
 
 impl Programs {
     /// Loads `object` with `settings` in its section of constants, and the maps named in
     /// `entries` with room for this many.
     pub(crate) fn load(
-        object: &[u8],
+        object: BpfObject,
         settings: &[u8],
         entries: &[(&str, u32)],
     ) -> io::Result<Self> {
+        match privileges::broker() {
+            Some(broker) => Self::load_by(broker, object, settings, entries),
+            None => Self::load_here(object.octets(), settings, entries),
+        }
+    }
+
+    /// The same by the broker process.
+    pub(crate) fn load_by(
+        broker: &'static Client,
+        object: BpfObject,
+        settings: &[u8],
+        entries: &[(&str, u32)],
+    ) -> io::Result<Self> {
+        let Loaded { number, maps } = broker.load(object, settings, entries)?;
+        let loaded = LoadedPrograms::ByBroker(broker, number);
+        Ok(Self {
+            maps: of_descriptors(object, &maps)?,
+            loaded,
+            clsact_handle: CLSACT_HANDLE,
+        })
+    }
+
+    fn load_here(object: &[u8], settings: &[u8], entries: &[(&str, u32)]) -> io::Result<Self> {
         silence_libbpf();
         let mut open = ObjectBuilder::default()
             .open_memory(object)
@@ -61,7 +98,7 @@ impl Programs {
         for (name, entries) in entries {
             open.maps_mut()
                 .find(|map| map.name() == *name)
-                .ok_or_else(|| io::Error::other(format!("BPF programs: no map {name}")))?
+                .ok_or_else(|| no_map(name))?
                 .set_max_entries(*entries)
                 .map_err(|error| bpf("map size", &error))?;
         }
@@ -75,8 +112,21 @@ impl Programs {
             .ok_or_else(|| io::Error::other("BPF programs: settings of another size"))?;
         value.copy_from_slice(settings);
         let object = open.load().map_err(|error| bpf("load", &error))?;
+        // Those of the compiler's sections are the programs' own.
+        let maps = object
+            .maps()
+            .filter(|map| !map.name().to_string_lossy().contains('.'));
+        let maps = maps.map(|map| {
+            let handle = MapHandle::try_from(&map).map_err(|error| bpf("map", &error))?;
+            Ok((map.name().to_string_lossy().into_owned(), handle))
+        });
+        let programs = object.progs().map(|program| {
+            let name = program.name().to_string_lossy().into_owned();
+            Ok((name, program.as_fd().try_clone_to_owned()?))
+        });
         Ok(Self {
-            object,
+            maps: maps.collect::<io::Result<_>>()?,
+            loaded: LoadedPrograms::Here(programs.collect::<io::Result<_>>()?),
             clsact_handle: CLSACT_HANDLE,
         })
     }
@@ -87,45 +137,58 @@ impl Programs {
         self
     }
 
-    /// The maps of `object` named in `maps`, as another process has loaded them, by their
-    /// descriptors; no other map, and no program.
-    pub(crate) fn of_maps(object: &[u8], maps: &[(&str, BorrowedFd<'_>)]) -> io::Result<Self> {
-        silence_libbpf();
-        let mut open = ObjectBuilder::default()
-            .open_memory(object)
-            .map_err(|e| bpf("open", &e))?;
-        open.progs_mut()
-            .for_each(|mut program| program.set_autoload(false));
-        for mut map in open.maps_mut() {
-            let lent = maps.iter().find(|(name, _)| map.name() == *name);
-            match lent {
-                Some((_, fd)) => map.reuse_fd(*fd),
-                None => map.set_autocreate(false),
-            }
-            .map_err(|error| bpf("lent map", &error))?;
-        }
-        let object = open.load().map_err(|error| bpf("load", &error))?;
+    /// The maps of `object` as another process has loaded them, without the programs. It needs no
+    /// capability.
+    ///
+    /// Errors: as of [`of_descriptors`].
+    pub(crate) fn of_maps(object: BpfObject, maps: &[(String, OwnedFd)]) -> io::Result<Self> {
         Ok(Self {
-            object,
+            maps: of_descriptors(object, maps)?,
+            loaded: LoadedPrograms::Here(Vec::new()),
             clsact_handle: CLSACT_HANDLE,
         })
     }
 
+    /// The maps by their names, for another process.
+    ///
+    /// Errors: no descriptor is free.
+    pub(crate) fn map_descriptors(&self) -> io::Result<Vec<(String, OwnedFd)>> {
+        let own = |(name, map): &(String, MapHandle)| {
+            Ok((name.clone(), map.as_fd().try_clone_to_owned()?))
+        };
+        self.maps.iter().map(own).collect()
+    }
+
     pub(crate) fn map(&self, name: &str) -> io::Result<MapHandle> {
-        let map = self
-            .object
-            .maps()
-            .find(|map| map.name() == name)
-            .ok_or_else(|| io::Error::other(format!("BPF programs: no map {name}")))?;
-        MapHandle::try_from(&map).map_err(|error| bpf("map", &error))
+        let mut maps = self.maps.iter();
+        let (_, map) = maps
+            .find(|(found, _)| found == name)
+            .ok_or_else(|| no_map(name))?;
+        MapHandle::try_from(map).map_err(|error| bpf("map", &error))
+    }
+
+    /// The programs that this process has loaded, by their names.
+    fn programs(&self) -> &[(String, OwnedFd)] {
+        match &self.loaded {
+            LoadedPrograms::Here(programs) => programs,
+            LoadedPrograms::ByBroker(..) => &[],
+        }
+    }
+
+    fn program(&self, name: &str) -> io::Result<BorrowedFd<'_>> {
+        let mut programs = self.programs().iter();
+        let found = programs.find(|(found, _)| found == name);
+        let (_, program) =
+            found.ok_or_else(|| io::Error::other(format!("BPF programs: no program {name}")))?;
+        Ok(program.as_fd())
     }
 
     /// Of each program: its name, how often it ran while statistics were gathered, and
     /// nanoseconds a run.
     pub(crate) fn run_times(&self) -> io::Result<Vec<(String, u64, f64)>> {
-        self.object
-            .progs()
-            .map(|program| {
+        self.programs()
+            .iter()
+            .map(|(name, program)| {
                 let mut info = libbpf_sys::bpf_prog_info::default();
                 let mut length = size_of::<libbpf_sys::bpf_prog_info>() as u32;
                 // SAFETY: the kernel writes `length` octets at most into the structure, whose
@@ -140,9 +203,12 @@ impl Programs {
                 if result < 0 {
                     return Err(io::Error::from_raw_os_error(-result));
                 }
-                let name = program.name().to_string_lossy().into_owned();
                 let runs = info.run_cnt;
-                Ok((name, runs, info.run_time_ns as f64 / runs.max(1) as f64))
+                Ok((
+                    name.clone(),
+                    runs,
+                    info.run_time_ns as f64 / runs.max(1) as f64,
+                ))
             })
             .collect()
     }
@@ -155,53 +221,108 @@ impl Programs {
         side: HookSide,
         mode: AttachMode,
     ) -> io::Result<Hook> {
-        let program = self
-            .object
-            .progs()
-            .find(|program| program.name() == name)
-            .ok_or_else(|| io::Error::other(format!("BPF programs: no program {name}")))?;
-        if mode == AttachMode::Auto {
-            match attach_tcx(program.as_fd().as_raw_fd(), ifindex, side) {
-                Ok(link) => return Ok(Hook::Tcx(link)),
-                // A kernel without TCX does not know the attach type.
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
-                Err(error) => return Err(io::Error::new(error.kind(), format!("{name}: {error}"))),
+        self.attach_at(
+            name,
+            AttachPoint {
+                ifindex,
+                side,
+                mode,
+                clsact_handle: self.clsact_handle,
+            },
+        )
+    }
+
+    /// The same with the handle of clsact filters.
+    pub(crate) fn attach_at(&self, name: &str, point: AttachPoint) -> io::Result<Hook> {
+        match self.loaded {
+            LoadedPrograms::ByBroker(broker, number) => {
+                let attached = broker.attach(number, name, point)?;
+                Ok(match attached {
+                    Attached::Link(link) => Hook::tcx(link),
+                    Attached::Filter(number) => Hook::OfBroker(broker, number),
+                })
+            }
+            LoadedPrograms::Here(_) => {
+                let hook = attach_here(self.program(name)?, point);
+                hook.map_err(|error| at(name, &error))
             }
         }
-        let mut hook = TcHookBuilder::new(program.as_fd())
-            .ifindex(ifindex as i32)
-            .replace(true)
-            .handle(self.clsact_handle)
-            .priority(CLSACT_PRIORITY)
-            .hook(side.point());
-        hook.create().map_err(|error| bpf("clsact", &error))?;
-        hook.attach()
-            .map_err(|error| bpf("clsact filter", &error))?;
-        Ok(Hook::Clsact(hook))
     }
 }
 
-/// On which way of an interface a program stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HookSide {
-    Ingress,
-    Egress,
+/// Maps of `object`, by their names and descriptors.
+///
+/// Errors: the object has no such map, or a descriptor is something else.
+fn of_descriptors(
+    object: BpfObject,
+    maps: &[(String, OwnedFd)],
+) -> io::Result<Vec<(String, MapHandle)>> {
+    silence_libbpf();
+    let mut open = ObjectBuilder::default()
+        .open_memory(object.octets())
+        .map_err(|e| bpf("open", &e))?;
+    let handle = |(name, descriptor): &(String, OwnedFd)| {
+        let mut map = open
+            .maps_mut()
+            .find(|map| map.name() == name.as_str())
+            .ok_or_else(|| no_map(name))?;
+        map.reuse_fd(descriptor.as_fd())
+            .map_err(|error| bpf("lent map", &error))?;
+        // SAFETY: the map is the open object's, which lives until its handle is made.
+        let map = Map::new(unsafe { map.as_libbpf_object().as_ref() });
+        let handle = MapHandle::try_from(&map).map_err(|error| bpf("lent map", &error))?;
+        Ok((name.clone(), handle))
+    };
+    maps.iter().map(handle).collect()
 }
 
-impl HookSide {
-    const fn point(self) -> TcAttachPoint {
-        match self {
-            Self::Ingress => TC_INGRESS,
-            Self::Egress => TC_EGRESS,
+fn no_map(name: &str) -> io::Error {
+    io::Error::other(format!("BPF programs: no map {name}"))
+}
+
+/// Attaches a program, before all others.
+fn attach_here(program: BorrowedFd<'_>, point: AttachPoint) -> io::Result<Hook> {
+    let AttachPoint {
+        ifindex,
+        side,
+        mode,
+        clsact_handle,
+    } = point;
+    if mode == AttachMode::Auto {
+        match attach_tcx(program.as_raw_fd(), ifindex, side) {
+            Ok(link) => return Ok(Hook::tcx(link)),
+            // A kernel without TCX does not know the attach type.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            Err(error) => return Err(error),
         }
+    }
+    let mut hook = TcHookBuilder::new(program)
+        .ifindex(ifindex as i32)
+        .replace(true)
+        .handle(clsact_handle)
+        .priority(CLSACT_PRIORITY)
+        .hook(filter_point(side));
+    hook.create().map_err(|error| bpf("clsact", &error))?;
+    hook.attach()
+        .map_err(|error| bpf("clsact filter", &error))?;
+    Ok(Hook::Clsact(hook))
+}
+
+/// Where libbpf attaches a filter.
+const fn filter_point(side: HookSide) -> TcAttachPoint {
+    match side {
+        HookSide::Ingress => TC_INGRESS,
+        HookSide::Egress => TC_EGRESS,
     }
 }
 
 /// An attached program; detached when dropped.
 #[derive(Debug)]
 pub(crate) enum Hook {
-    Tcx(#[expect(dead_code, reason = "held for its drop")] OwnedFd),
+    Tcx(OwnedFd),
     Clsact(TcHook),
+    /// A clsact filter of the broker's, by its number there.
+    OfBroker(&'static Client, u64),
 }
 
 // SAFETY: TcHook is plain data (an index, numbers); it is not Send only because
@@ -209,6 +330,20 @@ pub(crate) enum Hook {
 unsafe impl Send for Hook {}
 
 impl Hook {
+    pub(crate) fn tcx(link: OwnedFd) -> Self {
+        Self::Tcx(raise(link))
+    }
+
+    /// Another descriptor of the link, if the program is attached by one.
+    ///
+    /// Errors: no descriptor is free.
+    pub(crate) fn link(&self) -> io::Result<Option<OwnedFd>> {
+        match self {
+            Self::Tcx(link) => link.try_clone().map(Some),
+            Self::Clsact(_) | Self::OfBroker(..) => Ok(None),
+        }
+    }
+
     pub(crate) const fn is_tcx(&self) -> bool {
         matches!(self, Self::Tcx(_))
     }
@@ -216,9 +351,11 @@ impl Hook {
 
 impl Drop for Hook {
     fn drop(&mut self) {
-        if let Self::Clsact(hook) = self {
-            // It fails when the interface is removed, and then there is nothing to do.
-            let _ = hook.detach();
+        // It fails when the interface is removed, and then there is nothing to do.
+        match self {
+            Self::Tcx(_) => {}
+            Self::Clsact(hook) => drop(hook.detach()),
+            Self::OfBroker(broker, number) => drop(broker.detach(*number)),
         }
     }
 }
@@ -241,7 +378,7 @@ fn attach_tcx(program: i32, ifindex: u32, side: HookSide) -> io::Result<OwnedFd>
         return Err(io::Error::from_raw_os_error(-fd));
     }
     // SAFETY: fd was just opened and has no other owner.
-    Ok(raise(unsafe { OwnedFd::from_raw_fd(fd) }))
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Moves a link's descriptor above those of the devices.
@@ -268,76 +405,6 @@ fn silence_libbpf() {
     libbpf_rs::set_print(None);
 }
 
-/// A mappable map's values, mapped into our memory: values for programs and for us.
-#[derive(Debug)]
-pub(crate) struct SharedValues {
-    start: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: the memory is shared, and accessed only by atomic loads and stores.
-unsafe impl Send for SharedValues {}
-
-impl SharedValues {
-    const PAGE_BYTES: usize = 4096;
-
-    /// Maps the first page of `map`, which is mappable (`BPF_F_MMAPABLE`).
-    pub(crate) fn map(map: &MapHandle) -> io::Result<Self> {
-        Self::map_bytes(map, Self::PAGE_BYTES)
-    }
-
-    /// Maps this many bytes of `map`, which is mappable.
-    pub(crate) fn map_bytes(map: &MapHandle, bytes: usize) -> io::Result<Self> {
-        // SAFETY: a fresh mapping of pages that the kernel chooses; the map is
-        // mappable and long enough, or the call fails.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_fd().as_raw_fd(),
-                0,
-            )
-        };
-        match NonNull::new(address.cast()) {
-            Some(start) if address != libc::MAP_FAILED => Ok(Self { start, bytes }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// A word of 64 bits, by its number in the memory.
-    pub(crate) fn word(&self, number: usize) -> &AtomicU64 {
-        assert!(number < self.bytes / 8, "word {number} is outside");
-        // SAFETY: the memory is mapped while self lives, aligned to a page, and has the word.
-        unsafe { self.start.cast::<AtomicU64>().add(number).as_ref() }
-    }
-
-    /// A word of 32 bits, by its number in the memory.
-    pub(crate) fn half_word(&self, number: usize) -> &AtomicU32 {
-        assert!(number < self.bytes / 4, "half word {number} is outside");
-        // SAFETY: as in `word`; a word is read either whole or by halves.
-        unsafe { self.start.cast::<AtomicU32>().add(number).as_ref() }
-    }
-
-    /// Stores a word, by its number in the value.
-    pub(crate) fn store(&self, number: usize, word: u64) {
-        self.word(number).store(word, Ordering::Relaxed);
-    }
-
-    /// What a word holds.
-    pub(crate) fn load(&self, number: usize) -> u64 {
-        self.word(number).load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for SharedValues {
-    fn drop(&mut self) {
-        // SAFETY: the memory was mapped with this length, and nothing refers to it now.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
-    }
-}
-
 /// Runs a loaded program on a frame, as the kernel's BPF_PROG_RUN does: its answer, the frame
 /// as it left it, and the time that one of `repeat` runs took.
 #[cfg(test)]
@@ -362,45 +429,58 @@ pub(crate) fn run_super(
     /// Where the length of the pieces stands in `struct __sk_buff` (linux/bpf.h).
     const GSO_SIZE: usize = 176;
 
-    let program = programs
-        .object
-        .progs_mut()
-        .find(|program| program.name() == name)
-        .ok_or_else(|| io::Error::other(format!("no program {name}")))?;
     let mut out = vec![0; frame.len() + 256];
     let mut context = [0; GSO_SIZE + 4];
     context[GSO_SIZE..].copy_from_slice(&gso_size.to_ne_bytes());
-    let input = libbpf_rs::ProgramInput {
-        data_in: Some(frame),
-        data_out: Some(&mut out),
-        context_in: (gso_size != 0).then_some(&mut context[..]),
-        repeat,
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        data_out: out.as_mut_ptr().cast(),
+        data_size_out: out.len() as u32,
+        repeat: repeat as i32,
         ..Default::default()
     };
-    let output = program
-        .test_run(input)
-        .map_err(|error| bpf("test run", &error))?;
-    let left = output.data.map(|data| data.to_vec()).unwrap_or_default();
-    Ok((output.return_value as i32, left, output.duration))
+    if gso_size != 0 {
+        options.ctx_in = context.as_ptr().cast();
+        options.ctx_size_in = context.len() as u32;
+    }
+    let program = programs.program(name)?.as_raw_fd();
+    // SAFETY: the kernel reads the frame and the context and writes at most `data_size_out` octets; all
+    // outlive the call.
+    let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(program, &raw mut options) };
+    if result < 0 {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    out.truncate(options.data_size_out as usize);
+    let duration = std::time::Duration::from_nanos(options.duration.into());
+    Ok((options.retval as i32, out, duration))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mobile.bpf.o"));
-
     /// A structure that grew in C alone would shift each setting behind it.
     #[test]
     fn settings_of_another_size_and_maps_of_another_name_are_refused_before_the_kernel_sees_any() {
         let refused = |object: &[u8], settings: &[u8], entries: &[(&str, u32)]| {
-            let programs = Programs::load(object, settings, entries);
+            let programs = Programs::load_here(object, settings, entries);
             programs.expect_err("it does not fit").to_string()
         };
         for (shown, expected) in [
-            (refused(OBJECT, &[0; 1], &[]), "settings of another size"),
-            (refused(OBJECT, &[0; 4096], &[]), "settings of another size"),
-            (refused(OBJECT, &[0; 1], &[("flow", 64)]), "no map flow"),
+            (
+                refused(BpfObject::Mobile.octets(), &[0; 1], &[]),
+                "settings of another size",
+            ),
+            (
+                refused(BpfObject::Mobile.octets(), &[0; 4096], &[]),
+                "settings of another size",
+            ),
+            (
+                refused(BpfObject::Mobile.octets(), &[0; 1], &[("flow", 64)]),
+                "no map flow",
+            ),
             (refused(b"no object", &[0; 1], &[]), "BPF programs: open:"),
         ] {
             assert!(shown.contains(expected), "{shown}");

@@ -23,6 +23,7 @@ use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 
 use crate::counters::{Counters, DATA_PATH};
 use crate::frame::{BufferPool, Frame};
+use crate::privileges;
 use crate::tun::{LayerKind, Tun, TunOptions, VNET_HDR_BYTES};
 
 mod interface;
@@ -30,11 +31,12 @@ mod program;
 #[cfg(test)]
 mod tests;
 
-pub use crate::bpf::AttachMode;
+pub use crate::attach_point::AttachMode;
 pub use crate::vnet::{Gso, VnetHdr};
 pub use interface::{Interface, has_carrier, interface_bytes, tcx_programs};
 
-use crate::bpf::{Hook, HookSide, SharedValues, bpf};
+use crate::attach_point::HookSide;
+use crate::bpf::{Hook, SharedValues, bpf};
 use program::ProgramSettings;
 
 /// The marks of packets on their way from an uplink device up into the router: this
@@ -344,7 +346,11 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// A device for taken packets: no address, nothing but what is redirected there.
 pub(crate) fn create_device(name: &str, kind: LayerKind) -> io::Result<Tun> {
+    if let Some(broker) = privileges::broker() {
+        return broker.device(name, kind);
+    }
     let tun = Tun::create(&TunOptions {
         name: name.into(),
         kind,

@@ -22,6 +22,7 @@ use rustix::net::sockopt::{
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
+use crate::privileges;
 use crate::syscall::at;
 use crate::tun::query_ifindex;
 
@@ -168,9 +169,21 @@ fn configure(socket: &OwnedFd, is_v6: bool, ifindex: u32, hops: u8) -> io::Resul
         set_ip_mtu_discover(socket, Ipv4PathMtuDiscovery::DONT)?;
     }
     // Beyond the system's limit, where that is allowed.
-    set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER_BYTES)
-        .or_else(|_| set_socket_recv_buffer_size(socket, RECEIVE_BUFFER_BYTES))?;
-    Ok(())
+    force_receive_buffer(socket)
+        .or_else(|_| Ok(set_socket_recv_buffer_size(socket, RECEIVE_BUFFER_BYTES)?))
+}
+
+/// A buffer for many datagrams, beyond the system's limit.
+///
+/// Errors: no permission (`CAP_NET_ADMIN`).
+pub(crate) fn force_receive_buffer(socket: &OwnedFd) -> io::Result<()> {
+    match privileges::broker() {
+        Some(broker) => broker.force_receive_buffer(socket),
+        None => Ok(set_socket_recv_buffer_size_force(
+            socket,
+            RECEIVE_BUFFER_BYTES,
+        )?),
+    }
 }
 
 #[cfg(test)]

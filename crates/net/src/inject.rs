@@ -7,6 +7,7 @@
 use std::io;
 use std::net::Ipv4Addr;
 
+use crate::privileges;
 use crate::rtnl::{Rtnl, sysctl};
 use crate::tun::{LayerKind, Tun, TunOptions};
 
@@ -28,6 +29,10 @@ impl Injector {
     ///
     /// Errors: those of [`Tun::create`], or of a kernel parameter.
     pub fn create() -> io::Result<Self> {
+        if let Some(broker) = privileges::broker() {
+            let tun = broker.routed_device()?;
+            return Ok(Self { tun });
+        }
         let tun = Tun::create(&TunOptions {
             name: "hfg%d".into(),
             kind: LayerKind::RawIp,
@@ -53,6 +58,10 @@ impl Injector {
         Rtnl::open()?.add_address(tun.ifindex(), ADDRESS.into(), 32)?;
         tun.set_up()?;
         Ok(Self { tun })
+    }
+
+    pub(crate) fn into_device(self) -> Tun {
+        self.tun
     }
 
     /// The device's name.

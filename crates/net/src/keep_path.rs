@@ -16,7 +16,8 @@ use std::rc::Rc;
 use holdfast_core::keep::PeerId;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
-use crate::bpf::{AttachMode, Hook, HookSide, SharedValues, bpf};
+use crate::attach_point::{AttachMode, HookSide};
+use crate::bpf::{Hook, SharedValues, bpf};
 use crate::counters::{Counters, KEEP_PATH};
 use crate::datapath::{HEARTBEAT_AGE_MAX, Interface, create_device, read_frame, retry};
 use crate::frame::{BufferPool, Frame};

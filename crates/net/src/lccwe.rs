@@ -443,4 +443,4 @@ pub fn now() -> Duration {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,8 +8,10 @@
 
 pub mod addresses;
 pub mod arrival;
+mod attach_point;
 mod bpf;
 pub mod bpf_stats;
+pub mod broker;
 pub mod counters;
 pub mod datapath;
 pub mod frame;
@@ -22,6 +24,7 @@ pub mod monitor;
 mod netlink;
 pub mod netns;
 pub mod nl80211;
+pub mod privileges;
 pub mod readiness;
 pub mod rtnl;
 pub mod state_file;

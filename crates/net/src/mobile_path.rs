@@ -15,7 +15,8 @@ use holdfast_core::mobile_host::withheld;
 use holdfast_wire::{Instant, SeqNum};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::bpf::{AttachMode, Hook, HookSide, Programs, SharedValues, for_each_entry};
+use crate::attach_point::{AttachMode, HookSide};
+use crate::bpf::{Hook, Programs, SharedValues, for_each_entry};
 use crate::counters::{CounterValues, Counters, MOBILE_PATH};
 use crate::datapath::{self, Interface};
 use crate::tun::{LayerKind, Tun};
@@ -32,7 +33,9 @@ pub(crate) mod tests;
 mod withheld_segments;
 
 pub use detour::{Detour, FOLLOWED_MAX};
+pub(crate) use frame_socket::open_frame_socket;
 pub use lent::LentMaps;
+pub(crate) use next_hop::resolve;
 pub use record::NotedFlow;
 pub use sender::AckSender;
 pub use withheld_segments::{NotedWithheldSegment, Pause, Pauses, Woken, boottime};

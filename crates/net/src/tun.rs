@@ -11,10 +11,11 @@
 use std::ffi::{c_int, c_uint, c_ulong};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use serde::{Deserialize, Serialize};
 
 use crate::syscall::{at, check};
 
@@ -22,7 +23,7 @@ use crate::syscall::{at, check};
 pub const VNET_HDR_BYTES: usize = 10;
 
 /// What a frame of the device starts with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LayerKind {
     /// The IP header (a TUN device).
     RawIp,
@@ -136,6 +137,25 @@ impl Tun {
         Ok(tun)
     }
 
+    /// A device that another process has made.
+    pub(crate) fn of_descriptor(
+        descriptor: OwnedFd,
+        name: String,
+        ifindex: u32,
+        kind: LayerKind,
+    ) -> Self {
+        Self {
+            file: descriptor.into(),
+            name,
+            ifindex,
+            kind,
+        }
+    }
+
+    pub(crate) fn into_descriptor(self) -> OwnedFd {
+        self.file.into()
+    }
+
     /// The device's name, with `%d` replaced.
     pub fn name(&self) -> &str {
         &self.name
@@ -235,6 +255,15 @@ pub fn query_ifindex(name: &str) -> io::Result<u32> {
     interface_ioctl(libc::SIOCGIFINDEX, &mut request)?;
     // SAFETY: SIOCGIFINDEX filled the union's ifindex.
     Ok(unsafe { request.ifr_ifru.ifru_ifindex } as u32)
+}
+
+/// The name of the interface with this index in the calling thread's namespace.
+pub(crate) fn interface_name(ifindex: u32) -> io::Result<String> {
+    // SAFETY: ifreq is plain data, for which all zeros is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_ifru.ifru_ifindex = ifindex as c_int;
+    interface_ioctl(libc::SIOCGIFNAME, &mut request)?;
+    Ok(request_name(&request))
 }
 
 /// Segmentation of UDP (`include/uapi/linux/if_tun.h`).

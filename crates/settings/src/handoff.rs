@@ -82,8 +82,8 @@ pub struct HandoffStation {
     #[serde(with = "As::<Count<1, 65_535>>")]
     pub port: u16,
     /// A program that is run when a mobile has arrived here, with its addresses as arguments: it
-    /// may move the wired network's routes. The gateway does not wait for it; after 10 s it is
-    /// killed.
+    /// may move the wired network's routes. The daemon keeps `CAP_NET_ADMIN` for it. The gateway does
+    /// not wait for it; after 10 s it is killed.
     ///
     /// Cost: Without it, or another way to move the routes, TCP alone reaches a mobile that has
     /// moved: its packets are copied by the base station to which the routes point. UDP, QUIC,

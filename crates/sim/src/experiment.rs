@@ -23,7 +23,7 @@
 //! # Ok::<(), holdfast_link::SettingsError>(())
 //! ```
 
-use holdfast_core::{Direction, Settings};
+use holdfast_core::{Direction, Scheme, Settings};
 use holdfast_link::{LinkPlan, LinkSettings, SettingsError};
 use holdfast_wire::{Duration, Instant};
 
@@ -62,6 +62,8 @@ pub struct Experiment {
     pub base_station: Option<BaseStation>,
     /// What the MHs do for their own flows; none: nothing.
     pub mobile: Option<MobilePlan>,
+    /// The gateway's engine at the MHs' interface, for what they send; none: there is none.
+    pub mobile_engine: Option<MobileEnginePlan>,
     /// TCP headers are encrypted from end to end, as by ESP in transport mode: what is not an end
     /// passes all packets. ESP's own bytes are not counted.
     pub encrypted: bool,
@@ -162,6 +164,30 @@ impl GatewayPlan {
             restarts: Vec::new(),
             resend_dscp: None,
             compression_time: Duration::ZERO,
+        }
+    }
+}
+
+/// The engine at the MHs' interface, the very same as in `holdfast mobile` with `auto`.
+#[derive(Clone, Debug)]
+pub struct MobileEnginePlan {
+    /// The engine's settings.
+    pub settings: Settings,
+    /// From the begin or end of an outage of the last hop to its report; none: it is not reported.
+    pub reported_after: Option<Duration>,
+}
+
+impl MobileEnginePlan {
+    /// With the daemon's settings, and without reports of outages.
+    pub fn of_daemon(flows_max: usize) -> Self {
+        Self {
+            settings: Settings {
+                scheme: Scheme::Auto,
+                flows_max,
+                takes_in_outages: true,
+                ..Settings::default()
+            },
+            reported_after: None,
         }
     }
 }
@@ -275,6 +301,7 @@ impl Experiment {
             gateway: None,
             base_station: None,
             mobile: None,
+            mobile_engine: None,
             encrypted: false,
             transfers: Vec::new(),
             cross_traffic: Vec::new(),

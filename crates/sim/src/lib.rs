@@ -33,8 +33,8 @@ pub mod tcp;
 
 pub use content::ContentKind;
 pub use experiment::{
-    BaseStation, CrossTraffic, Experiment, GatewayPlan, Hop, Move, Roaming, RunUntil, SplitPlan,
-    Transfer,
+    BaseStation, CrossTraffic, Experiment, GatewayPlan, Hop, MobileEnginePlan, Move, Roaming,
+    RunUntil, SplitPlan, Transfer,
 };
 pub use network::{LinkSignal, MobilePlan, Network};
 pub use observe::{LinkId, Observer, PacketEvent};

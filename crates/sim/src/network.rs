@@ -4,7 +4,7 @@
 //! A node is host and router in one: what is for it goes to its connections, what is
 //! not goes on by the shortest way, the link entered first among equals, until a change gives it
 //! another one (`change`). A node can have the gateway's engine in front of some of its
-//! neighbours (`gateway`).
+//! neighbours (`gateway`), or between its connections and all links (`host_engine`).
 //!
 //! An input is worked off at once: a packet that arrives makes its host answer, and the
 //! answers are on their links before the next event is looked at. Each link, connection
@@ -23,12 +23,14 @@ use crate::outcome::CrossOutcome;
 use crate::packet::{Body, NodeId, Packet};
 use crate::tcp::{Connection, State};
 
+mod at_host;
 mod bad_link;
 mod change;
 mod compression;
 mod gateway;
 mod graph;
 mod handoff;
+mod host_engine;
 mod hosts;
 mod mobile;
 mod split;
@@ -43,6 +45,7 @@ use gateway::GatewayNode;
 pub use gateway::{GatewayRole, LinkSignal};
 pub use graph::MediumPlan;
 use handoff::{MobileMessage, Stations};
+pub use host_engine::HostEngineRole;
 use mobile::MobileNode;
 pub use mobile::{MobilePlan, MobileRole};
 use split::SplitNode;
@@ -71,6 +74,8 @@ enum Event {
     Open(u32),
     /// An engine's timer.
     Engine(u32),
+    /// An engine at a host passes a packet up.
+    ToHost(u32),
     /// Report of a link to an engine.
     LinkReport(u32, LinkEvent),
     /// Warning to an engine: its link goes down at this time.
@@ -148,6 +153,7 @@ struct Node {
     /// (own port, other end's port, connection), in order.
     ports: Vec<(u16, u16, u32)>,
     engine: Option<u32>,
+    host_engine: Option<u32>,
     split: Option<u32>,
     bad_link: Option<u32>,
     mobile: Option<u32>,
@@ -289,6 +295,7 @@ impl Network {
             Event::Medium(medium) => self.handle_medium(medium, observer),
             Event::Connection(id) => self.handle_connection_timeout(id, observer),
             Event::Engine(id) => self.handle_engine_timeout(id, observer),
+            Event::ToHost(id) => self.reach_host(id, observer),
             Event::LinkState(medium) => self.handle_link_state(medium, observer),
             Event::Open(id) => {
                 let mut out = core::mem::take(&mut self.scratch);
@@ -359,7 +366,7 @@ impl Network {
     fn arrive(&mut self, node: NodeId, carried: &Carried, observer: &mut dyn Observer) {
         let Carried { packet, dscp, .. } = carried;
         if packet.to == node {
-            return self.deliver(node, packet, observer);
+            return self.enter_host(node, packet, observer);
         }
         let hop = &self.nodes[node.0 as usize];
         if self.is_encrypted {

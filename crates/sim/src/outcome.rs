@@ -24,6 +24,8 @@ pub struct Outcome {
     pub handoff: Option<HandoffOutcome>,
     /// What the MHs did for their own flows, if they do.
     pub mobile: Option<MobileHostCounters>,
+    /// The counters of the engine at the MHs' interface, by name, if there is one.
+    pub mobile_engine: Option<Vec<(&'static str, u64)>>,
     /// When the run ended.
     pub ended_at: Instant,
     /// Events worked off.

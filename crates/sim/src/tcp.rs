@@ -19,7 +19,7 @@
 //!
 //! Left out: urgent data, Nagle's algorithm (but for a relay), simultaneous open,
 //! ECN, pacing (but for `linux-bbr`), timestamps older than 24 days (RFC 7323, 5.5), a limit on challenge ACKs
-//! (RFC 5961, 7); but for `linux-cubic` and `linux-bbr` D-SACK, F-RTO, Eifel, RACK and proportional rate reduction.
+//! (RFC 5961, 7); but for today's systems D-SACK, F-RTO, Eifel, RACK and proportional rate reduction.
 //!
 //! `docs/senders.md` compares it with Linux.
 

@@ -3,7 +3,9 @@
 
 use core::net::IpAddr;
 
-use etherparse::{IpNumber, IpSlice, Ipv6ExtensionSlice, TcpOptionElement, TcpSlice};
+use etherparse::{
+    IpNumber, IpSlice, Ipv6ExtensionSlice, Ipv6ExtensionsSlice, TcpOptionElement, TcpSlice,
+};
 
 use crate::{Endpoint, Flags, Options, Segment, SeqNum, Timestamps};
 
@@ -78,12 +80,14 @@ pub fn parse(frame: &[u8], ip: usize) -> Result<(Segment, Layout), NotTcp> {
 fn is_authenticated(slice: &IpSlice<'_>) -> bool {
     match slice {
         IpSlice::Ipv4(v4) => v4.extensions().auth.is_some(),
-        IpSlice::Ipv6(v6) => v6
-            .extensions()
-            .clone()
-            .into_iter()
-            .any(|header| matches!(header, Ipv6ExtensionSlice::Authentication(_))),
+        IpSlice::Ipv6(v6) => has_authentication(v6.extensions()),
     }
+}
+
+/// The iterator of the library reads past the end of headers that a cut packet lacks.
+fn has_authentication(extensions: &Ipv6ExtensionsSlice<'_>) -> bool {
+    let mut headers = extensions.clone().into_iter();
+    headers.any(|header| matches!(header, Ipv6ExtensionSlice::Authentication(_)))
 }
 
 fn addresses(slice: &IpSlice<'_>) -> (IpAddr, IpAddr) {
@@ -154,7 +158,8 @@ pub struct PacketTooBig {
 }
 
 /// Reads an ICMP "fragmentation needed" (RFC 1191) or ICMPv6 "packet too big"
-/// (RFC 4443, 3.2) about a TCP segment; `None` for anything else.
+/// (RFC 4443, 3.2) about a TCP segment; `None` for anything else. A fragment, and TCP behind an
+/// authentication header, are something else, as in [`parse`].
 pub fn parse_packet_too_big(frame: &[u8], ip: usize) -> Option<PacketTooBig> {
     let slice = IpSlice::from_slice(frame.get(ip..)?).ok()?;
     let icmp = slice.payload().payload;
@@ -169,21 +174,26 @@ pub fn parse_packet_too_big(frame: &[u8], ip: usize) -> Option<PacketTooBig> {
         ),
         _ => return None,
     };
-    let lax = etherparse::LaxSlicedPacket::from_ip(inner).ok()?;
-    let net = lax.net?;
-    let (from, to) = match &net {
+    let net = etherparse::LaxSlicedPacket::from_ip(inner).ok()?.net?;
+    let quoted = net.ip_payload_ref()?;
+    // First: `has_authentication` needs whole extension headers, and TCP lies behind whole ones alone.
+    if quoted.ip_number != IpNumber::TCP || quoted.fragmented {
+        return None;
+    }
+    let (from, to, is_authenticated) = match &net {
         etherparse::LaxNetSlice::Ipv4(v4) => (
             IpAddr::from(v4.header().source_addr()),
             IpAddr::from(v4.header().destination_addr()),
+            v4.extensions().auth.is_some(),
         ),
         etherparse::LaxNetSlice::Ipv6(v6) => (
             v6.header().source_addr().into(),
             v6.header().destination_addr().into(),
+            has_authentication(v6.extensions()),
         ),
         etherparse::LaxNetSlice::Arp(_) => return None,
     };
-    let quoted = net.ip_payload_ref()?;
-    if quoted.ip_number != IpNumber::TCP {
+    if is_authenticated {
         return None;
     }
     let head: [u8; 8] = quoted.payload.get(..8)?.try_into().ok()?;

@@ -49,6 +49,8 @@ pub(super) struct Syn {
     window_scale: Option<u8>,
     sack_permitted: bool,
     timestamps: Option<Timestamps>,
+    /// When it passed.
+    at: Instant,
 }
 
 impl Syns {
@@ -69,6 +71,11 @@ impl Syns {
             window: self.fh.window >> fh_shift,
             timestamps,
         }
+    }
+
+    /// A round trip of the wireless half, if the MH answers the FH's SYN now.
+    pub(super) fn round_trip(&self, now: Instant) -> Option<Duration> {
+        (!self.mh_answers).then(|| now.saturating_since(self.fh.at))
     }
 
     /// Their numbers, of the MH and of the FH.
@@ -156,6 +163,7 @@ impl<P: Payload> Flow<P> {
             window_scale: segment.options.window_scale,
             sack_permitted: segment.options.sack_permitted,
             timestamps: segment.options.timestamps,
+            at: now,
         };
         if !segment.flags.has(Flags::ACK) {
             let seen = self.handshake.syns.get_or_insert_default();

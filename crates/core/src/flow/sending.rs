@@ -19,6 +19,10 @@ const LOSSES_AN_ACK_MAX: usize = 2;
 /// lost in the outage.
 const LEAPS: u32 = 2;
 
+/// Recoveries in vain after which an adopted flow is adopted anew: a forged segment may have opened
+/// it, and the MH refuses what is cached of it.
+const VAIN_RECOVERIES_MAX: u32 = 32;
+
 /// What is remembered while the kept segments of an outage are sent on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BeforeOutage {
@@ -78,6 +82,14 @@ impl<P: Payload> Flow<P> {
             self.begin_resending();
         }
         rewinds
+    }
+
+    /// Forgets reports of the byte at SND.UNA: an MH that had it would have acknowledged it (RFC 2018, 8).
+    pub(crate) fn forget_wrong_reports(&mut self) {
+        let (missing, _) = self.sacked.next_missing(self.fh.una);
+        if missing != self.fh.una {
+            self.sacked.clear();
+        }
     }
 
     /// Nothing of what follows `snd.una` has been retransmitted.
@@ -147,6 +159,14 @@ impl<P: Payload> Flow<P> {
             }));
         }
         rewinds
+    }
+
+    /// The numbers of an adopted flow may be wrong: the MH answers, and accepts nothing of the cache.
+    pub(crate) fn is_adopted_in_vain(&self) -> bool {
+        // The ends of such a flow rely on what the gateway has made.
+        let is_bound = self.has_own_sender || self.owed.is_some() || self.renumber.is_some();
+        let is_vain = self.vain_recoveries >= VAIN_RECOVERIES_MAX;
+        is_vain && !is_bound && !self.began_with_syns()
     }
 
     /// The MH goes on acknowledging or reporting what was sent before the outage: the link
@@ -465,6 +485,17 @@ mod tests {
             flow.on_reported(right);
             assert_eq!(lost(&mut flow), found, "{reported}");
             assert_eq!(lost(&mut flow), None, "once");
+        }
+    }
+
+    #[test]
+    fn a_report_of_the_byte_at_snd_una_shows_that_the_reports_are_wrong() {
+        let una = SeqNum::new(1);
+        for (left, is_wrong) in [(0, true), (1, false), (1000, false)] {
+            let mut flow = flow(una, 3);
+            flow.sacked.add(una + left, una + 3000);
+            flow.forget_wrong_reports();
+            assert_eq!(flow.sacked.is_empty(), is_wrong, "{left}");
         }
     }
 

@@ -47,6 +47,8 @@ pub(crate) struct AckOutcome {
     pub delivered: u32,
     /// A round trip of the wireless half.
     pub rtt: Option<Duration>,
+    /// The same, of the handshake.
+    pub handshake_rtt: Option<Duration>,
     /// The third duplicate ACK in a row.
     pub loss: bool,
     /// A duplicate ACK without SACK ranges.
@@ -73,6 +75,13 @@ impl<P: Payload> Flow<P> {
         self.counted_cached_bytes = counted_cached_bytes;
         self.counted_confirmed = counted_confirmed;
         (self.waits, self.index_at_mobile) = (waits, index_at_mobile);
+    }
+
+    /// Nothing is known of the flow but the window scales of its SYNs, which a predecessor may have seen.
+    pub(crate) fn adopt_anew(&mut self, now: Instant) {
+        let (of_mh, of_fh) = (self.mh.window_scale, self.fh.window_scale);
+        self.begin_anew(now);
+        (self.mh.window_scale, self.fh.window_scale) = (of_mh, of_fh);
     }
 
     /// A segment of the FH that is no SYN.
@@ -126,15 +135,13 @@ impl<P: Payload> Flow<P> {
             self.fh.fin = Some(segment.end());
         }
         // The FH has sent it indeed.
-        self.fh.doubted = self
-            .fh
-            .doubted
-            .filter(|doubted| doubted.after(segment.end()));
-        if segment.end().at_or_before(self.fh.una) {
+        let end = segment.end();
+        self.fh.doubted = self.fh.doubted.filter(|doubted| doubted.after(end));
+        if end.at_or_before(self.fh.una) {
             outcome.data = DataOutcome::Old;
             return outcome;
         }
-        self.fh.max = self.fh.max.max(segment.end());
+        self.fh.max = self.fh.max.max(end);
         outcome.data = DataOutcome::Current;
         outcome
     }
@@ -181,7 +188,7 @@ impl<P: Payload> Flow<P> {
         if !segment.flags.has(Flags::ACK) {
             return outcome;
         }
-        if self.stage == Stage::Adopting && !self.open(segment, now) {
+        if self.stage == Stage::Adopting && !self.open(segment, now, &mut outcome) {
             self.adoption.get_or_insert_default().note_mh(segment);
             return outcome;
         }
@@ -230,7 +237,7 @@ impl<P: Payload> Flow<P> {
     }
 
     /// Opens the flow if this segment of the MH agrees with the SYNs, or with one of the FH.
-    fn open(&mut self, segment: &Segment, now: Instant) -> bool {
+    fn open(&mut self, segment: &Segment, now: Instant, outcome: &mut AckOutcome) -> bool {
         if segment.options.others {
             return false;
         }
@@ -249,6 +256,7 @@ impl<P: Payload> Flow<P> {
         self.handshake = Handshake::opened_after(syns.as_ref());
         if let Some(syns) = syns {
             self.note_syns(&syns);
+            outcome.handshake_rtt = syns.round_trip(now);
         }
         self.open_with_mh_segment(&fh, segment, now);
         true
@@ -426,12 +434,7 @@ impl<P: Payload> Flow<P> {
             outcome.rtt = Some(now.saturating_since(sent));
             self.timed = None;
         }
-        if self
-            .recover
-            .is_some_and(|recover| recover.at_or_before(ack))
-        {
-            self.recover = None;
-        }
+        self.recover = self.recover.filter(|recover| recover.after(ack));
     }
 
     /// RFC 5961, 3.2: a RST counts if it is exactly what the other end expects next;

@@ -5,8 +5,9 @@
 //!   a sender's back-off. ACKs at the ends of segments below it go ahead: the first that is new to
 //!   the sender is of the segment that it has retransmitted, alone. One of others too would show
 //!   the sender that nothing was lost (F-RTO, RFC 5682), while all the rest is.
-//! - They echo the MH's clock as it was a round trip ago. Otherwise the sender takes the outage for
-//!   a round trip, and what it has retransmitted for a false alarm (Eifel, RFC 3522).
+//! - They echo the MH's clock as it was a round trip of both halves ago. With an older echo the sender
+//!   takes the outage for a round trip, and what it has retransmitted for a false alarm (Eifel, RFC
+//!   3522). With a newer one BBR takes the path for a shorter one, and sends little for 10 s.
 //! - ICMP about the first byte that the FH lacks (RFC 6069), for a sender that has every ACK. A
 //!   sender that lacks one ignores it.
 
@@ -14,6 +15,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Instant, SackBlocks, Segment, SeqNum, Timestamps};
 
+use super::received_acks::ReceivedAcks;
 use super::{Flow, Stage};
 use crate::back_off::doublings;
 use crate::mobile_host::withheld::{AckAndWindow, FhClock as Clock, SegmentBoundaries};
@@ -22,37 +24,51 @@ use crate::{Action, Actions, Made, Payload, Unreachable};
 
 /// An MH whose last data were older than this at link down has nothing in flight.
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(60);
-/// A sender is woken this often at most.
-const TRIES_MAX: u8 = 3;
-/// ACKs below the newest: as many as an outage may have lost.
-const STEPS: u32 = 64;
-/// All flows of an MH together get no more at one link up: senders woken, ACKs below the newest,
-/// ICMP messages.
-const FLOWS_WOKEN_MAX: u32 = 128;
-const STEPS_ALL_MAX: u32 = 640;
-const UNREACHABLES_MAX: u32 = 1024;
+/// After a longer wait a sender is not woken again: it costs more than it gives.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+/// An echo that is older is not believed.
+const WIRED_MAX: Duration = Duration::from_secs(10);
+/// ACKs below the newest, at most, of a flow.
+const STEPS_MAX: u32 = 128;
+/// As many as an outage may have lost, if it is not known which ACK the MH has received.
+const STEPS_UNKNOWN: u32 = 64;
+/// Flows of an MH that are woken together, and what they share: ACKs below the newest, and ICMP messages.
+const BATCH_FLOWS: u32 = 128;
+const BATCH_STEPS: u32 = 1024;
+const BATCH_UNREACHABLES: u32 = 1024;
 
-/// A link up, and what is left of its limits.
+/// A link up, and what each flow of the MH gets then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkUp {
     outage: Duration,
-    /// For an answer of the MH.
+    /// For an answer of the MH, and from one batch of flows to the next.
     wait: Duration,
-    flows_left: u32,
-    steps_left: u32,
-    unreachables_left: u32,
+    /// Flows that have been woken, or will be.
+    flows: u32,
+    /// Of each flow.
+    steps: u32,
+    unreachables: u8,
 }
 
 impl LinkUp {
-    /// After an outage; `wait`: for an answer of the MH.
-    pub(crate) const fn new(outage: Duration, wait: Duration) -> Self {
+    /// After an outage. `wait`: for an answer of the MH; `flows`: those of the MH that may be woken.
+    pub(crate) fn new(outage: Duration, wait: Duration, flows: usize) -> Self {
+        let together = flows.clamp(1, BATCH_FLOWS as usize) as u32;
+        let unreachables = (BATCH_UNREACHABLES / together).min(doublings(outage).into());
         Self {
             outage,
             wait,
-            flows_left: FLOWS_WOKEN_MAX,
-            steps_left: STEPS_ALL_MAX,
-            unreachables_left: UNREACHABLES_MAX,
+            flows: 0,
+            steps: (BATCH_STEPS / together).min(STEPS_MAX),
+            unreachables: unreachables as u8,
         }
+    }
+
+    /// One more flow is to be woken: how long after link up.
+    fn take_flow(&mut self) -> Duration {
+        let batch = self.flows / BATCH_FLOWS;
+        self.flows += 1;
+        self.wait.saturating_mul(batch)
     }
 }
 
@@ -67,6 +83,11 @@ pub(crate) struct Uploads {
     clock: Clock,
     /// The timestamp of an ACK of the FH, and when that passed.
     timed: Option<(u32, Instant)>,
+    received: ReceivedAcks,
+    /// Ticks of the MH's clock from data to the FH's ACK of them, as they pass: the wired half's round trip.
+    wired_ticks: u32,
+    /// The FH's newest ACK that has passed.
+    newest_ack: Option<SeqNum>,
     /// Until the MH sends something after an outage.
     wake_up: Option<WakeUp>,
 }
@@ -75,8 +96,23 @@ pub(crate) struct Uploads {
 #[derive(Clone, Copy, Debug)]
 struct WakeUp {
     at: Instant,
+    /// From then to the one after it.
     wait: Duration,
-    tries: u8,
+    /// ACKs below the newest, and ICMP messages.
+    steps: u32,
+    unreachables: u8,
+}
+
+impl WakeUp {
+    /// The next one, unless the wait for it is too long.
+    fn after(wait: Duration, now: Instant) -> Option<Self> {
+        (wait <= WAIT_MAX).then(|| Self {
+            at: now + wait,
+            wait: wait * 2,
+            steps: 0,
+            unreachables: 1,
+        })
+    }
 }
 
 impl Uploads {
@@ -85,9 +121,38 @@ impl Uploads {
         Some(self.wake_up?.at)
     }
 
-    /// The MH's clock as it was a round trip ago.
+    /// The sender has not been seen to send since the outage.
+    pub(crate) const fn waits_for_sender(&self) -> bool {
+        self.wake_up.is_some()
+    }
+
+    /// Ends of segments below the FH's newest ACK that the MH may have no ACK of; and of how many of them, the
+    /// lowest, it may have received one. Its sender retransmits the first that it has none of.
+    fn unknown_acks(&self, newest: SeqNum) -> (u32, u32) {
+        let range = self.received.range();
+        let range = range.filter(|(received, passed)| {
+            received.at_or_before(newest) && passed.at_or_before(newest)
+        });
+        let segment_bytes = self.boundaries.segment_bytes.max(1);
+        range.map_or((STEPS_UNKNOWN, STEPS_UNKNOWN), |(received, passed)| {
+            let segments =
+                |from: SeqNum, to: SeqNum| to.distance_from(from).div_ceil(segment_bytes);
+            let below_newest = segments(received, newest).saturating_sub(1);
+            (below_newest, segments(received, passed) + 1)
+        })
+    }
+
+    /// The MH's clock as it was a round trip ago, of both halves.
     pub(super) fn echo(&self, now: Instant) -> u32 {
-        self.clock.echo(now)
+        self.clock.echo(now).wrapping_sub(self.wired_ticks)
+    }
+
+    /// An ACK of the FH echoes the MH's clock.
+    fn note_wired(&mut self, tsecr: u32, now: Instant) {
+        let ticks = self.clock.echo(now).wrapping_sub(tsecr);
+        if u64::from(ticks) < self.clock.ticks_per_s() * WIRED_MAX.as_secs() {
+            self.wired_ticks = ticks;
+        }
     }
 }
 
@@ -98,15 +163,41 @@ impl<P: Payload> Flow<P> {
         self.has_true_ack() && self.uploads.is_some() && !is_done
     }
 
+    /// The MH has sent data of late, and an ACK for it can be made.
+    pub(crate) fn may_be_woken(&self) -> bool {
+        self.has_true_ack() && self.uploads.is_some() && self.downlink_header.is_some()
+    }
+
     /// An ACK of more than the MH was seen to send may be a forged one: nothing is made of it.
     fn has_true_ack(&self) -> bool {
         self.stage == Stage::Open && self.fh.ack.at_or_before(self.mh.nxt)
     }
 
-    /// An ACK of the FH passes: the MH's next data echo its timestamp.
-    pub(crate) fn time_echo(&mut self, ack: &Segment, now: Instant) {
-        if let (Some(uploads), Some(timestamps)) = (&mut self.uploads, ack.options.timestamps) {
-            uploads.timed.get_or_insert((timestamps.tsval, now));
+    /// An ACK of the FH passes: the MH's next data echo its timestamp. `round_trip`: the shortest of the
+    /// wireless half.
+    pub(crate) fn time_echo(&mut self, ack: &Segment, round_trip: Option<Duration>, now: Instant) {
+        let Some(uploads) = &mut self.uploads else {
+            return;
+        };
+        let Some(timestamps) = ack.options.timestamps else {
+            return;
+        };
+        if let Some(round_trip) = round_trip {
+            let (received, tsval) = (&mut uploads.received, timestamps.tsval);
+            received.on_ack(ack.ack, tsval, round_trip, now);
+        }
+        let is_new = uploads
+            .newest_ack
+            .is_some_and(|newest| ack.ack.after(newest));
+        if is_new || uploads.newest_ack.is_none() {
+            uploads.newest_ack = Some(ack.ack);
+        }
+        if uploads.timed.is_none() {
+            uploads.timed = Some((timestamps.tsval, now));
+            // One that acknowledges nothing new echoes what came before a hole.
+            if is_new {
+                uploads.note_wired(timestamps.tsecr, now);
+            }
         }
     }
 
@@ -115,6 +206,7 @@ impl<P: Payload> Flow<P> {
         &mut self,
         segment: &Segment,
         segment_len: u32,
+        is_away: bool,
         now: Instant,
     ) -> Option<Duration> {
         let has_data = segment.payload_len > 0;
@@ -134,6 +226,10 @@ impl<P: Payload> Flow<P> {
         // Timestamps that do not fit may be forged.
         let own = segment.options.timestamps;
         let Timestamps { tsval, tsecr } = own.filter(|_| own == self.mh.timestamps)?;
+        // The first data after an outage show nothing of the ACKs that came in it.
+        if has_data && !is_away {
+            uploads.received.on_data(self.fh.ack, tsecr);
+        }
         uploads.clock.note(tsval, now);
         let (sent, at) = uploads.timed?;
         let answers = (tsecr.wrapping_sub(sent) as i32) >= 0;
@@ -148,6 +244,7 @@ impl<P: Payload> Flow<P> {
     pub(crate) fn forget_timed_upload(&mut self) {
         if let Some(uploads) = &mut self.uploads {
             uploads.timed = None;
+            uploads.received.forget_marks();
         }
     }
 
@@ -161,39 +258,44 @@ impl<P: Payload> Flow<P> {
         now: Instant,
         actions: &mut Actions<P>,
     ) -> bool {
-        let has_true_ack = self.has_true_ack();
+        let may_be_woken = self.may_be_woken();
         self.forget_timed_upload();
-        let uploads = self.uploads.as_ref().filter(|_| has_true_ack);
-        let since_data = uploads.map(|uploads| now.saturating_since(uploads.data_at));
-        let may_send = link_up.flows_left > 0 && self.downlink_header.is_some();
         let in_flight_max = link_up.outage + IN_FLIGHT_MAX;
-        let Some(since_data) = since_data.filter(|since| may_send && *since < in_flight_max) else {
+        let uploads = self.uploads.as_mut().filter(|uploads| {
+            let is_recent = now.saturating_since(uploads.data_at) < in_flight_max;
+            may_be_woken && (is_recent || uploads.waits_for_sender())
+        });
+        let Some(uploads) = uploads else {
             actions.extend(ack_in_outage.map(Action::Repeat));
             return false;
         };
+        // It has just sent data, or has none that the FH lacks.
+        let is_awake = is_answered && (uploads.data_at == now || self.mh.nxt == self.fh.ack);
+        let delay = if is_awake {
+            Duration::ZERO
+        } else {
+            link_up.take_flow()
+        };
+        if !delay.is_zero() {
+            uploads.wake_up = Some(WakeUp {
+                at: now + delay,
+                wait: link_up.wait,
+                steps: link_up.steps,
+                unreachables: link_up.unreachables,
+            });
+            return false;
+        }
+        uploads.wake_up = WakeUp::after(link_up.wait, now).filter(|_| !is_awake);
         // What is cached for the MH has the FH's newest ACK too.
         let waits = ack_in_outage.is_none() && self.has_backlog();
-        link_up.flows_left -= 1;
-        if !waits {
-            let steps = self.acknowledge_upload(STEPS.min(link_up.steps_left), now, actions);
-            link_up.steps_left = link_up.steps_left.saturating_sub(steps);
+        if waits {
+            return false;
         }
-        // It has just sent data, or has none that the FH lacks.
-        let is_awake = is_answered && (since_data.is_zero() || self.mh.nxt == self.fh.ack);
+        self.acknowledge_upload(link_up.steps, now, actions);
         if !is_awake {
-            let copies = if waits { 0 } else { doublings(link_up.outage) };
-            let copies = copies.min(u8::try_from(link_up.unreachables_left).unwrap_or(u8::MAX));
-            link_up.unreachables_left -= u32::from(copies);
-            actions.extend(self.unreachable(copies));
-            let wait = link_up.wait;
-            let wake_up = WakeUp {
-                at: now + wait,
-                wait,
-                tries: 1,
-            };
-            self.uploads.get_or_insert_default().wake_up = Some(wake_up);
+            actions.extend(self.unreachable(link_up.unreachables));
         }
-        !waits
+        true
     }
 
     /// Wakes the sender once more, if that is due. True if so.
@@ -203,43 +305,37 @@ impl<P: Payload> Flow<P> {
             return false;
         };
         let due = uploads.wake_up.take_if(|wake_up| wake_up.at <= now);
-        let Some(WakeUp { wait, tries, .. }) = due.filter(|_| has_true_ack) else {
+        let Some(due) = due.filter(|_| has_true_ack) else {
             return false;
         };
-        let wait = wait * 2;
-        uploads.wake_up = (tries < TRIES_MAX).then(|| WakeUp {
-            at: now + wait,
-            wait,
-            tries: tries + 1,
-        });
-        actions.extend(self.upload_ack(self.fh.ack, now));
-        actions.extend(self.unreachable(1));
+        uploads.wake_up = WakeUp::after(due.wait, now);
+        self.acknowledge_upload(due.steps, now, actions);
+        actions.extend(self.unreachable(due.unreachables));
         true
     }
 
-    /// The sender is not woken any more: the link is down.
-    pub(crate) fn leave_sender(&mut self) {
-        if let Some(uploads) = &mut self.uploads {
-            uploads.wake_up = None;
+    /// The link is down again. The sender is woken at link up.
+    pub(crate) fn leave_sender(&mut self, now: Instant) {
+        let uploads = self.uploads.as_mut();
+        if let Some(wake_up) = uploads.and_then(|uploads| uploads.wake_up.as_mut()) {
+            wake_up.at = now + WAIT_MAX;
         }
     }
 
-    /// The FH's newest ACK, and ahead of it those at the ends of segments below: `most`. Returns how
-    /// many.
-    fn acknowledge_upload(&mut self, most: u32, now: Instant, actions: &mut Actions<P>) -> u32 {
-        let before = actions.len();
+    /// The FH's newest ACK, and ahead of it those at the ends of segments below: `most`.
+    fn acknowledge_upload(&mut self, most: u32, now: Instant, actions: &mut Actions<P>) {
         let newest = AckAndWindow {
             ack: self.ack_for_mh(self.fh.ack),
             window: self.fh.window,
         };
         if let (Some(uploads), Some(scale)) = (&self.uploads, self.fh.window_scale) {
-            for step in uploads.boundaries.steps(newest, scale, most) {
+            let (unknown, lowest) = uploads.unknown_acks(newest.ack);
+            let most = lowest.min(most);
+            for step in uploads.boundaries.steps(newest, scale, unknown, most) {
                 actions.extend(self.upload_ack(step.ack, now));
             }
         }
-        let steps = actions.len() - before;
         actions.extend(self.upload_ack(newest.ack, now));
-        steps as u32
     }
 
     fn upload_ack(&mut self, ack: SeqNum, now: Instant) -> Option<Action<P>> {

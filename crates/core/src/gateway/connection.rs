@@ -42,6 +42,12 @@ impl<P: Payload> Connection<P> {
         }
     }
 
+    /// The flow is adopted from its next segments on.
+    pub(super) fn adopt_anew(&mut self, now: Instant) {
+        self.flow.adopt_anew(now);
+        self.scheme.get_mut().reset();
+    }
+
     /// Nothing is cached, owed or retransmitted any more.
     pub(super) fn forget_cached(&mut self) {
         self.flow.forget_cached();

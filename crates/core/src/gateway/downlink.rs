@@ -81,8 +81,8 @@ impl<P: Payload> Turn<'_, P> {
         } else {
             self.cache_and_decide(segment, payload)
         };
-        if bare && self.mobile.upload.is_some() {
-            self.flow.time_echo(segment, self.now);
+        if let (true, Some(watch)) = (bare, &self.mobile.upload) {
+            self.flow.time_echo(segment, watch.rtt.least(), self.now);
         }
         if verdict == Verdict::Forward {
             if self.mobile.link == Link::Silent && !segment.is_empty() {

@@ -115,7 +115,12 @@ impl<P: Payload> Gateway<P> {
         mobile.enter_recovery(source, now);
         let was_reported = core::mem::take(&mut mobile.disconnected);
         self.counters.recoveries += 1;
-        let mut link_up = LinkUp::new(length, mobile.upload_rto(&self.settings));
+        let to_wake = mobile.open_flows().iter().filter(|flow_id| {
+            let row = self.flows.at(**flow_id);
+            row.is_some_and(|row| row.flow.may_be_woken())
+        });
+        let wait = mobile.upload_rto(&self.settings);
+        let mut link_up = LinkUp::new(length, wait, to_wake.count());
         let mut woken = 0_u64;
         for index in 0..mobile.open_flows().len() {
             let flow_id = mobile.open_flows()[index];

@@ -62,12 +62,22 @@ impl<P: Payload> Gateway<P> {
             return verdict;
         }
         if is_back && !self.carrier_down {
+            self.adopt_anew_if_vain(flow_id, now);
             let flow = flow_id;
             let answered = Some(Answered { flow, waited });
             self.begin_recovery(mobile_id, LinkSource::Silence, answered, now, actions);
             return verdict_on_return;
         }
         verdict
+    }
+
+    /// Each answer to what the MH refuses would begin one more recovery, without end.
+    fn adopt_anew_if_vain(&mut self, flow_id: FlowId, now: Instant) {
+        let row = self.flows.at_mut(flow_id);
+        if let Some(row) = row.filter(|row| row.flow.is_adopted_in_vain()) {
+            row.adopt_anew(now);
+            self.count_in_flight(flow_id);
+        }
     }
 }
 
@@ -112,6 +122,9 @@ impl<P: Payload> Turn<'_, P> {
         if let Some(rtt) = outcome.rtt.filter(|_| !mobile.is_away()) {
             mobile.rtt.sample(rtt);
         }
+        if let Some(rtt) = outcome.handshake_rtt {
+            mobile.note_handshake(rtt, self.now);
+        }
         if outcome.acked > 0 {
             mobile.cell.acked_bytes += u64::from(outcome.delivered);
             mobile.delivered_bytes += u64::from(outcome.delivered);
@@ -145,6 +158,9 @@ impl<P: Payload> Turn<'_, P> {
     ) -> Verdict {
         let verdict =
             self.hook(|scheme, flow, cx| scheme.on_mh_segment(flow, segment, outcome, cx));
+        if self.scheme.overflowed_at() == Some(self.now) {
+            self.mobile.on_overflow(self.now);
+        }
         let room = if segment.is_empty() {
             0
         } else {

@@ -20,10 +20,14 @@ impl<P: Payload> Turn<'_, P> {
         if mobile.upload.is_none() && has_data && schemes::serves_uploads(self.settings) {
             mobile.upload = Some(Box::new(UploadWatch::new(flow_id, now)));
         }
+        let is_away = mobile.is_away();
         let Some(watch) = &mut mobile.upload else {
             return;
         };
-        if let Some(rtt) = self.flow.note_upload(segment, payload.segment_len(), now) {
+        let rtt = self
+            .flow
+            .note_upload(segment, payload.segment_len(), is_away, now);
+        if let Some(rtt) = rtt {
             watch.rtt.sample(rtt);
         }
         if has_data {
@@ -59,13 +63,16 @@ impl<P: Payload> Gateway<P> {
 
     /// Nothing was sent for a while. In an outage the MH may wait to send more.
     pub(super) fn forget_upload(&mut self, flow_id: FlowId) {
-        if let Some(row) = self.flows.at_mut(flow_id)
-            && self
-                .mobiles
-                .at(row.flow.mobile)
-                .is_some_and(|mobile| !mobile.is_away())
-        {
-            row.flow.uploads = None;
+        let Some(row) = self.flows.at_mut(flow_id) else {
+            return;
+        };
+        let uploads = &mut row.flow.uploads;
+        let is_waiting = uploads
+            .as_ref()
+            .is_some_and(|uploads| uploads.waits_for_sender());
+        let is_away = self.mobiles.at(row.flow.mobile).is_none_or(Mobile::is_away);
+        if !(is_away || is_waiting) {
+            *uploads = None;
         }
     }
 
@@ -81,7 +88,7 @@ impl<P: Payload> Gateway<P> {
         };
         let flow = &mut row.flow;
         if self.mobiles.at(flow.mobile).is_none_or(Mobile::is_away) {
-            flow.leave_sender();
+            flow.leave_sender(now);
         } else if flow.wake_sender_again(now, actions) {
             self.counters.wake_ups += 1;
         }

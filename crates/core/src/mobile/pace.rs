@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use super::{Mobile, SRTT_INITIAL};
+use super::{Link, Mobile, SRTT_INITIAL};
 use crate::bandwidth::WAIT_MAX;
 use crate::changing_link::WINDOW_INITIAL;
 use crate::delivery::{DeliveryRate, bytes_in};
@@ -35,6 +35,15 @@ impl Mobile {
         self.window = held.max(WINDOW_INITIAL);
     }
 
+    /// The link's queue has overflowed.
+    pub(crate) fn on_overflow(&mut self, now: Instant) {
+        if self.link == Link::Recovering
+            && let Some(link) = &mut self.changing
+        {
+            link.on_overflow(self.window.min(self.in_flight.bytes), now);
+        }
+    }
+
     /// The MH has answered during recovery: as in slow start, the window grows by the bytes that are
     /// acknowledged. On a changing link it grows by `arrived`, those that were sent since link up and are
     /// acknowledged or reported: the first ACK also acknowledges what has arrived before the outage.
@@ -47,7 +56,8 @@ impl Mobile {
                     link.on_arrived(arrived, least, now);
                 }
                 let fits = link.window_max(least).map(|fits| fits.max(self.window));
-                fits.map_or(grown, |fits| grown.min(fits))
+                let most = link.window_after_overflow(least).or(fits);
+                most.map_or(grown, |most| grown.min(most))
             }
             None => self.window.saturating_add(u64::from(acked)),
         };
@@ -165,5 +175,24 @@ mod tests {
         mobile.enter_recovery(LinkSource::Signal, at(100));
         mobile.in_flight.count(0, 39_999);
         assert_eq!(mobile.allowance(at(100)), Some(1));
+    }
+
+    #[test]
+    fn an_overflow_counts_in_recovery_alone() {
+        for (link, shrinks) in [(Link::Up, false), (Link::Recovering, true)] {
+            let mut mobile = recovering();
+            mobile.rtt.sample(Duration::from_millis(20));
+            mobile.changing = Some(Box::default());
+            mobile.begin_pace(at(0));
+            for n in 1..=50 {
+                mobile.grow_window(0, 10_000, at(10 * n));
+            }
+            let before = mobile.window;
+            mobile.in_flight.count(0, before as u32);
+            mobile.link = link;
+            mobile.on_overflow(at(600));
+            mobile.grow_window(0, 0, at(600));
+            assert_eq!(mobile.window < before, shrinks, "{link:?}");
+        }
     }
 }

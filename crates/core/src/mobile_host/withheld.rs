@@ -129,18 +129,25 @@ impl SegmentBoundaries {
         self.ends_short(ack) || self.end.distance_from(self.start) <= self.segment_bytes
     }
 
-    /// ACKs for the ends of the last segments below the MH's own, `most` at most, ascending. An FH that has
-    /// missed the last ACKs receives by these the one of its retransmitted segment first, and alone.
+    /// ACKs for the ends of the last segments below the MH's own, ascending: the lowest of `unknown`, `most` at
+    /// most. An FH that has missed the last ACKs receives by these the one of its retransmitted segment first,
+    /// and alone.
     ///
     /// Their windows have the right edge of the MH's own, rounded down to its unit; where the field cannot
     /// hold that, there is none. Nor further below than the window, where an FH drops an ACK as an old
     /// one (RFC 5961, 5.2).
-    pub fn steps(&self, own: AckAndWindow, scale: u8, most: u32) -> Vec<AckAndWindow> {
+    pub fn steps(
+        &self,
+        own: AckAndWindow,
+        scale: u8,
+        unknown: u32,
+        most: u32,
+    ) -> Vec<AckAndWindow> {
         let Some(last) = self.before(own.ack) else {
             return Vec::new();
         };
         let known = last.distance_from(self.start) / self.segment_bytes;
-        let steps = (0..known.min(most)).rev();
+        let steps = (0..known.min(unknown)).rev();
         let ends = steps.map(|step| last - step * self.segment_bytes);
         let leaves = |end| {
             let behind = own.ack.distance_from(end);
@@ -150,7 +157,7 @@ impl SegmentBoundaries {
                 .filter(|_| is_near)
                 .map(|window| AckAndWindow { ack: end, window })
         };
-        ends.filter_map(leaves).collect()
+        ends.filter_map(leaves).take(most as usize).collect()
     }
 }
 

@@ -396,6 +396,10 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
     fn radio_lost_at(&self) -> Option<Instant> {
         self.radio.lost_at()
     }
+
+    fn overflowed_at(&self) -> Option<Instant> {
+        self.own_losses.overflowed_at
+    }
 }
 
 /// The MH reports by SACK: both ends have permitted it, or it has been seen.

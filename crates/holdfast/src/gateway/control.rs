@@ -174,7 +174,7 @@ impl Control {
         let now = Instant::from_nanos(monotonic_ns());
         control.outages.borrow_mut().finish(now);
         tracing::info!("gateway left");
-        Ok(())
+        crate::broker::check()
     }
 
     /// Waits for the ends of workers that were started of late.
@@ -213,6 +213,10 @@ impl Control {
 
     /// Reports to the service manager that the daemon works, if it does.
     fn look(&self) -> anyhow::Result<()> {
+        if crate::broker::is_lost() && !self.leaving.get() {
+            tracing::error!("{}", holdfast_net::privileges::LOST);
+            return self.leave();
+        }
         let mut are_alive = true;
         for link in self.links.borrow_mut().iter_mut() {
             link.look_again()?;

@@ -61,9 +61,11 @@ impl LossyWriter {
             lost: 0,
             lost_line,
         };
-        thread::Builder::new()
-            .name(THREAD.into())
-            .spawn(move || output.run(&entries))?;
+        thread::Builder::new().name(THREAD.into()).spawn(move || {
+            // It runs before the daemon drops those of its first thread. If this fails, that does too.
+            let _ = holdfast_net::privileges::drop_capabilities();
+            output.run(&entries);
+        })?;
         Ok(Self {
             entries: sender,
             shared,

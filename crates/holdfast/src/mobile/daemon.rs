@@ -47,10 +47,13 @@ pub(super) fn run(args: MobileDaemonArgs) -> anyhow::Result<()> {
     let settings = args.settings()?;
     crate::log::set_filter(settings.log_filter.as_deref());
     let _lock = InterfaceLock::take(DaemonKind::Mobile, &settings.interface)?;
+    // It is registered once, with this process's own capabilities.
+    let congestion = HandoffTimes::open(&settings);
+    crate::broker::start(DaemonKind::Mobile, [&settings.interface], false)?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
-        .block_on(Daemon::open(args, settings)?.run())
+        .block_on(Daemon::open(args, settings, congestion)?.run())
 }
 
 struct Daemon {
@@ -79,7 +82,11 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn open(args: MobileDaemonArgs, settings: MobileSettings) -> anyhow::Result<Self> {
+    fn open(
+        args: MobileDaemonArgs,
+        settings: MobileSettings,
+        congestion: Option<HandoffTimes>,
+    ) -> anyhow::Result<Self> {
         let incarnation = random_bytes()?;
         let timers = MobileTimers {
             keepalive: settings.keepalive,
@@ -112,7 +119,7 @@ impl Daemon {
             link: Link::default(),
             host: host.transpose()?,
             uplink: uplink.transpose()?,
-            congestion: HandoffTimes::open(&settings),
+            congestion,
             handovers: 0,
             send_errors: 0,
             outages: OutageList::new(false, outages::now()),
@@ -183,7 +190,12 @@ impl Daemon {
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
                 _ = quit.recv() => break,
-                _ = pulse.tick() => self.look(),
+                _ = pulse.tick() => {
+                    if crate::broker::is_lost() {
+                        break;
+                    }
+                    self.look();
+                }
                 _ = hangup.recv() => self.reload(),
             }
         }
@@ -196,7 +208,7 @@ impl Daemon {
             uplink.release();
         }
         self.finish_outages();
-        Ok(())
+        crate::broker::check()
     }
 
     fn now(&self) -> Instant {

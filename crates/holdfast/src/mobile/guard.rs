@@ -5,7 +5,7 @@
 //! The programs' orders end without the daemon: the programs go with it (TCX), or their deadline
 //! passes. But the FH has received a window of 0. Without a packet of the MH it learns nothing else
 //! until its next probe, and that a withheld segment has arrived only when the flow goes on. So the
-//! daemon starts this process in advance, with the maps and a packet socket of its own. The process
+//! daemon starts this process in advance, and lends it the maps and the packet socket. The process
 //! sleeps until the daemon reports that something is closed. Then it checks that the daemon postpones the
 //! deadline. If the pipe to the daemon ends, or the deadline passes, it sends what the daemon would
 //! have sent.
@@ -15,8 +15,6 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant as WallInstant};
 
 use anyhow::{Context as _, bail};
@@ -24,14 +22,14 @@ use clap::ValueEnum as _;
 use holdfast_core::mobile_host::MadeAck;
 use holdfast_net::datapath::{Interface, monotonic_ns};
 use holdfast_net::mobile_path::{AckSender, FlowMaps, LentMaps, MobilePath, NotedFlow};
+use holdfast_net::privileges::{self, OWN_PROGRAM};
 use holdfast_net::readiness::wait_readable;
 use holdfast_wire::Instant;
 
+use crate::broker::ignore_signals;
 use crate::log;
 use crate::settings::LogFormat;
 
-/// This program, even if its file was replaced by another version.
-const OWN_PROGRAM: &str = "/proc/self/exe";
 /// How long it may take to start.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 /// The same for one that replaces another.
@@ -67,6 +65,12 @@ pub(crate) struct GuardArgs {
     /// That of flows that were woken
     #[arg(long)]
     woken: i32,
+    /// That of the packet socket
+    #[arg(long)]
+    frames: i32,
+    /// That of the socket to the daemon's broker, if it has one
+    #[arg(long)]
+    broker: Option<i32>,
     /// How the daemon writes its log
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -83,26 +87,37 @@ impl Guard {
     /// Starts the process.
     ///
     /// Errors: one line.
-    pub(super) fn start(interface: &str, path: &MobilePath) -> anyhow::Result<Self> {
-        Self::start_within(interface, path, READY_WITHIN)
+    pub(super) fn start(path: &MobilePath, sender: &AckSender) -> anyhow::Result<Self> {
+        Self::start_within(path, sender, READY_WITHIN)
     }
 
     /// The same while the daemon has other things to do.
-    pub(super) fn start_again(interface: &str, path: &MobilePath) -> anyhow::Result<Self> {
-        Self::start_within(interface, path, READY_AGAIN_WITHIN)
+    pub(super) fn start_again(path: &MobilePath, sender: &AckSender) -> anyhow::Result<Self> {
+        Self::start_within(path, sender, READY_AGAIN_WITHIN)
     }
 
-    fn start_within(interface: &str, path: &MobilePath, within: Duration) -> anyhow::Result<Self> {
+    fn start_within(
+        path: &MobilePath,
+        sender: &AckSender,
+        within: Duration,
+    ) -> anyhow::Result<Self> {
         let mut command = Command::new(OWN_PROGRAM);
+        let interface = &path.interface().name;
         command.args(["mobile", "guard", "--interface", interface]);
         let lent = path.maps().lend(&mut command);
         let lent = lent.context("the guard's maps")?;
+        let frames = sender.lend(&mut command);
+        let frames = frames.context("the guard's packet socket")?;
+        if let Some(broker) = privileges::lend(&mut command)? {
+            command.arg("--broker").arg(broker.to_string());
+        }
         for (flag, descriptor) in [
             ("--flows", lent.flows),
             ("--closed", lent.closed),
             ("--control", lent.control),
             ("--withheld", lent.withheld),
             ("--woken", lent.woken),
+            ("--frames", frames),
         ] {
             command.arg(flag).arg(descriptor.to_string());
         }
@@ -126,9 +141,7 @@ impl Guard {
                 // Left alone it would take the end of its pipe for the daemon's.
                 guard.dismiss();
                 other.context("the guard's pipe")?;
-                bail!(
-                    "the guard of closed windows does not start; it needs CAP_BPF and CAP_NET_RAW"
-                );
+                bail!("the guard of closed windows does not start; restart the daemon");
             }
         }
     }
@@ -178,14 +191,9 @@ fn is_ready(pipe: ChildStdout, within: Duration) -> io::Result<bool> {
 /// Runs the guard until the daemon has ended and all windows are open.
 pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
     log::start(args.log_format)?;
-    // A service manager sends these to all of a service. It ends when its daemon does.
-    for signal in [
-        signal_hook::consts::SIGTERM,
-        signal_hook::consts::SIGINT,
-        signal_hook::consts::SIGHUP,
-        signal_hook::consts::SIGQUIT,
-    ] {
-        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    ignore_signals()?;
+    if let Some(broker) = args.broker {
+        privileges::adopt(broker).context("the daemon's broker")?;
     }
     let interface = Interface::query(&args.interface)?;
     let lent = LentMaps {
@@ -196,7 +204,7 @@ pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
         woken: args.woken,
     };
     let maps = FlowMaps::inherited(&lent, &interface).context("the daemon's maps")?;
-    let sender = AckSender::open(&interface)?;
+    let sender = AckSender::inherited(args.frames, &interface).context("the packet socket")?;
     let keeper = Keeper { maps, sender };
     io::stdout().write_all(&[1])?;
     io::stdout().flush()?;

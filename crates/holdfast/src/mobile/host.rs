@@ -126,9 +126,7 @@ impl Host {
         let (path, decompression, pauses) = self.attach_path()?;
         let sender = AckSender::open(path.interface())?;
         let guard = match self.scheme {
-            MobileScheme::Freeze | MobileScheme::Wake => {
-                Some(Guard::start(&self.interface, &path)?)
-            }
+            MobileScheme::Freeze | MobileScheme::Wake => Some(Guard::start(&path, &sender)?),
             MobileScheme::FastRetransmit | MobileScheme::Mtcp => None,
         };
         let looks = self.scheme == MobileScheme::Wake && pauses.is_none();
@@ -210,7 +208,7 @@ impl Host {
             let until = now() + GUARD_START;
             attached.path.maps().set_orders_until(until);
         }
-        match Guard::start_again(&self.interface, &attached.path) {
+        match Guard::start_again(&attached.path, &attached.sender) {
             Ok(guard) => {
                 attached.guard = Some(guard);
                 true

@@ -231,11 +231,28 @@ fn forwarded_and_masqueraded_flows_are_woken_by_the_router() {
     assert_shorter_than(1_500, "the stall", stall);
 }
 
-/// The processes that `parent` has started.
+/// The processes that the daemon `parent` has started, without its broker.
 pub(super) fn children(parent: u32) -> Vec<u32> {
+    all_children(parent)
+        .filter(|pid| !is_broker(*pid))
+        .collect()
+}
+
+/// The broker process of the daemon `parent`.
+pub(super) fn broker_of(parent: u32) -> u32 {
+    let broker = all_children(parent).find(|pid| is_broker(*pid));
+    broker.expect("a broker process")
+}
+
+fn all_children(parent: u32) -> impl Iterator<Item = u32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| parent_of(*pid) == Some(parent)).collect()
+    pids.filter(move |pid| parent_of(*pid) == Some(parent))
+}
+
+fn is_broker(pid: u32) -> bool {
+    let arguments = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    arguments.starts_with(b"holdfast\0broker\0")
 }
 
 /// The fourth field of `stat`; the second is the program's name in parentheses. None: it has ended.

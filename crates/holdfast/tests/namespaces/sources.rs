@@ -22,11 +22,17 @@ fn program(harness: &Harness, text: &str) -> PathBuf {
     program
 }
 
-/// A script that prints what is written into a pipe, and the pipe.
-fn script(harness: &Harness) -> (PathBuf, PathBuf) {
+/// A named pipe.
+fn pipe(harness: &Harness) -> PathBuf {
     let pipe = harness.folder().join("link-reports");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
+    pipe
+}
+
+/// A script that prints what is written into a pipe, and the pipe.
+fn script(harness: &Harness) -> (PathBuf, PathBuf) {
+    let pipe = pipe(harness);
     (
         program(harness, &format!("exec cat {}", pipe.display())),
         pipe,
@@ -134,17 +140,26 @@ fn a_script_ends_with_a_daemon_that_is_killed() {
     });
 }
 
+/// The daemon has read the flood after this time.
+const FLOOD_MAX: Duration = Duration::from_secs(60);
+
 #[test]
 fn a_script_that_floods_the_daemon_does_not_block_its_status() {
     in_virtual_kernel!();
     let harness = plain(EmulatedLink::default());
-    // 10 MB of `up`, as fast as the daemon reads; then a `down`.
-    let text = "yes up | head -n 3333333\necho down\nexec cat";
-    let program = program(&harness, text);
-    let begun = Instant::now();
+    let pipe = pipe(&harness);
+    // After a line from the pipe: 10 MB of `up`, as fast as the daemon reads; then a `down`.
+    let text = format!(
+        "read go < {}\nyes up | head -n 3333333\necho down\nexec cat",
+        pipe.display()
+    );
+    let program = program(&harness, &text);
     let daemon = daemon_with_script(&harness, &program, "freeze", "", "");
+    let begun = Instant::now();
+    std::fs::write(pipe, "go\n").unwrap();
     let (mut requests, mut longest) = (0, Duration::ZERO);
-    await_that("the daemon has read all lines", || {
+    // The next request follows each answer at once: in virtual time a wait lasts as long as the flood.
+    let script = loop {
         let sent_at = Instant::now();
         let script = source(&daemon, "script");
         let events = script["events"].as_u64().unwrap_or(0);
@@ -152,9 +167,11 @@ fn a_script_that_floods_the_daemon_does_not_block_its_status() {
             longest = longest.max(sent_at.elapsed());
             requests += 1;
         }
-        script["reports_down"] == true
-    });
-    let script = source(&daemon, "script");
+        if script["reports_down"] == true {
+            break script;
+        }
+        assert!(begun.elapsed() < FLOOD_MAX, "{script}");
+    };
     println!(
         "10 MB of lines in {:?}; {requests} requests meanwhile, the slowest took {longest:?}: {script}",
         begun.elapsed()

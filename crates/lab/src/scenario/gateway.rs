@@ -218,6 +218,12 @@ impl GatewayConditions {
         })
     }
 
+    /// Whether the MH's daemon signals to it. A handoff begins with such a signal.
+    pub fn receives_signals(&self) -> bool {
+        let is_source = matches!(self.signal, SignalChoice::Mobile | SignalChoice::Both);
+        !self.scheme.is_without_daemon() && (is_source || self.handoff.is_on())
+    }
+
     /// Adds the keys that its scheme reads, with several cells those of handoffs too.
     pub(super) fn add_to(&self, keys: &mut Keys, cells: usize) {
         let scheme = self.scheme;

@@ -45,7 +45,7 @@ pub enum MobileSchemeChoice {
     Flows(MobileScheme),
     /// `keep`, for what the MH sends; on Linux hosts.
     Keep,
-    /// `auto`, for both directions; on Linux hosts.
+    /// `auto`, for both directions.
     Auto,
 }
 
@@ -139,15 +139,18 @@ impl MobileConditions {
         }
     }
 
-    /// As the machine for the MH's own flows has them; none: it does nothing.
-    pub fn settings(&self) -> Option<MobileHostSettings> {
-        match self.scheme {
-            MobileSchemeChoice::Flows(scheme) => Some(MobileHostSettings {
-                scheme,
-                ..self.host
-            }),
-            _ => None,
-        }
+    /// As the machine for the MH's own flows has them, beside this gateway; none: it does nothing.
+    pub fn settings(&self, gateway: &GatewayConditions) -> Option<MobileHostSettings> {
+        let scheme = match self.scheme {
+            MobileSchemeChoice::Flows(scheme) => scheme,
+            // A gateway that the daemon knows does more for downloads.
+            MobileSchemeChoice::Auto if !gateway.receives_signals() => MobileScheme::Wake,
+            _ => return None,
+        };
+        Some(MobileHostSettings {
+            scheme,
+            ..self.host
+        })
     }
 
     /// The lines of the daemon's `[mobile]` section, without its interface; none: there is no
@@ -166,6 +169,7 @@ mod tests {
 
     use holdfast_core::mobile_host::FreezeSet;
 
+    use super::super::gateway::SchemeChoice;
     use super::*;
 
     fn read(text: &str) -> Result<MobileConditions, DocumentError> {
@@ -178,7 +182,7 @@ mod tests {
             tr_acks = false\nwarning_round_trips = 2\n";
         let own = read(&format!("{text}warning_ms = 250\nsignal = \"command\"\n")).unwrap();
         assert_eq!(own.to_lines().unwrap(), text);
-        let settings = own.settings().unwrap();
+        let settings = own.settings(&GatewayConditions::default()).unwrap();
         assert_eq!(settings.scheme, MobileScheme::Freeze);
         assert_eq!(settings.set, FreezeSet::Published);
         assert!(!settings.tr_acks && (settings.warning_round_trips - 2.0).abs() < 1e-9);
@@ -188,9 +192,24 @@ mod tests {
     #[test]
     fn without_a_scheme_nothing_is_done_and_freeze_is_todays_by_default() {
         let none = MobileConditions::default();
-        assert!(none.settings().is_none() && none.to_lines().is_none());
+        let gateway = GatewayConditions::default();
+        assert!(none.settings(&gateway).is_none() && none.to_lines().is_none());
         let freeze = read("scheme = \"freeze\"").unwrap();
-        assert_eq!(freeze.settings().unwrap().set, FreezeSet::Today);
+        assert_eq!(freeze.settings(&gateway).unwrap().set, FreezeSet::Today);
+    }
+
+    #[test]
+    fn auto_serves_downloads_only_if_its_daemon_knows_no_gateway() {
+        let auto = read("scheme = \"auto\"").unwrap();
+        let scheme = |scheme, signal| {
+            let mut gateway = GatewayConditions::default();
+            (gateway.scheme, gateway.signal) = (scheme, signal);
+            auto.settings(&gateway).map(|settings| settings.scheme)
+        };
+        let wakes = Some(MobileScheme::Wake);
+        assert_eq!(scheme(SchemeChoice::None, SignalChoice::Both), wakes);
+        assert_eq!(scheme(SchemeChoice::Hold, SignalChoice::Carrier), wakes);
+        assert_eq!(scheme(SchemeChoice::Hold, SignalChoice::Mobile), None);
     }
 
     #[test]

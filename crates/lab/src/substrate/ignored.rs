@@ -388,13 +388,17 @@ mod tests {
     }
 
     #[test]
-    fn the_mobiles_auto_is_refused_by_the_model() {
-        let line = why(SubstrateKind::Model, "[mobile]\nscheme = \"auto\"").unwrap();
-        assert!(line.starts_with("mobile.scheme: got auto"), "{line}");
-        assert_eq!(
-            why(SubstrateKind::Model, "[gateway]\nscheme = \"auto\""),
-            None
-        );
+    fn keep_is_refused_by_the_model_and_auto_is_not() {
+        for table in ["gateway", "mobile"] {
+            let why = |scheme: &str| {
+                let text = format!("[{table}]\nscheme = \"{scheme}\"");
+                why(SubstrateKind::Model, &text)
+            };
+            let line = why("keep").unwrap();
+            let expected = format!("{table}.scheme: got keep");
+            assert!(line.starts_with(&expected), "{line}");
+            assert_eq!(why("auto"), None);
+        }
     }
 
     #[test]

@@ -275,9 +275,7 @@ fn middle(gateway: &GatewayConditions) -> Middle {
         SchemeChoice::Haproxy => Middle::HaProxy,
         scheme => Middle::Gateway {
             scheme: scheme.name().to_owned(),
-            // A handoff begins with the MH's signal.
-            mobile_signals: matches!(gateway.signal, SignalChoice::Mobile | SignalChoice::Both)
-                || gateway.handoff.is_on(),
+            mobile_signals: gateway.receives_signals(),
         },
     }
 }

@@ -48,8 +48,7 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
         ("mobile", conditions.mobile.scheme.name()),
     ];
     for (key, scheme) in schemes {
-        let is_of_linux = ["haproxy", "keep"].contains(&scheme);
-        if is_of_linux || (key == "mobile" && scheme == "auto") {
+        if ["haproxy", "keep"].contains(&scheme) {
             let why = format!("{key}.scheme: got {scheme}, which runs on real hosts");
             return Some(Refusal::new(Lacking::Scheme, &why, "live or linux"));
         }
@@ -145,7 +144,8 @@ pub(super) fn experiment(run: &Run) -> anyhow::Result<Experiment> {
     experiment.roaming = roaming(conditions)?;
     experiment.gateway = gateway::plan(&conditions.gateway, &experiment.hops)?;
     experiment.base_station = gateway::base_station(conditions);
-    experiment.mobile = mobile::plan(&conditions.mobile);
+    experiment.mobile = mobile::plan(conditions);
+    experiment.mobile_engine = mobile::engine(&conditions.mobile);
     experiment.encrypted = transfer.encrypted;
     experiment.transfers = vec![Transfer {
         direction: transfer.direction.into(),
@@ -450,14 +450,43 @@ mod tests {
         1.0 - bursts.iter().map(|item| item.arrived).sum::<u64>() as f64 / sent as f64
     }
 
+    /// The result of a scenario's first run.
+    fn line_of(text: &str) -> ResultLine {
+        let scenario = Scenario::parse(Path::new("s.toml"), text).unwrap();
+        let run = scenario.runs(None).unwrap()[0].drawn().unwrap();
+        let experiment = experiment(&run).unwrap();
+        line(&run, &experiment, &experiment.run()).unwrap()
+    }
+
+    #[test]
+    fn the_mobiles_auto_shortens_the_stall_of_both_directions() {
+        let stall_s = |direction: &str, mobile: &str| {
+            let line = line_of(&format!(
+                "[transfer]\nbytes = 8_000_000\ndirection = \"{direction}\"\n[mobile]\n{mobile}\n\
+                [wireless]\nrate_mbit_per_s = 8\ndelay_ms = 20\nqueue_packets_max = 50\n\
+                outages = {{ kind = \"list\", list = [{{ at_s = 2, for_s = 3 }}] }}\n"
+            ));
+            assert!(line.finished && line.intact, "{line:?}");
+            line.stalls_s[0].unwrap()
+        };
+        for direction in ["uplink", "downlink"] {
+            let plain_s = stall_s(direction, "scheme = \"none\"");
+            for signal in ["carrier", "none"] {
+                let mobile = format!("scheme = \"auto\"\nsignal = \"{signal}\"");
+                let auto_s = stall_s(direction, &mobile);
+                assert!(
+                    auto_s < 0.2 && auto_s * 2.0 < plain_s,
+                    "{direction} {signal}: {auto_s}, {plain_s} without"
+                );
+            }
+        }
+    }
+
     #[test]
     fn a_result_has_when_the_link_carried_its_first_packet_after_an_outage() {
         let text = "[transfer]\nbytes = 4_000_000\n[wireless]\nrate_mbit_per_s = 8\ndelay_ms = 20\n\
             outages = { kind = \"list\", list = [{ at_s = 1, for_s = 1 }, { at_s = 60, for_s = 1 }] }\n";
-        let scenario = Scenario::parse(Path::new("s.toml"), text).unwrap();
-        let run = scenario.runs(None).unwrap()[0].drawn().unwrap();
-        let experiment = experiment(&run).unwrap();
-        let line = line(&run, &experiment, &experiment.run()).unwrap();
+        let line = line_of(text);
         let (link, stall_s) = (line.link.unwrap(), line.stalls_s[0].unwrap());
         let [Some(first_s)] = link.first_packet_s[..] else {
             panic!("one outage in the transfer: {link:?}");

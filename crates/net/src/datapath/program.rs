@@ -4,10 +4,9 @@
 use std::io;
 
 use super::OWN_MARK_BASE;
+use crate::attach_point::BpfObject;
 use crate::bpf::Programs;
 use crate::tun::LayerKind;
-
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gateway.bpf.o"));
 
 /// What the programs are loaded with: `struct settings` of the C source.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +28,7 @@ const NO_DSCP: u32 = u32::MAX;
 impl ProgramSettings {
     /// Loads the programs.
     pub(super) fn load(&self) -> io::Result<Programs> {
-        Programs::load(OBJECT, &self.emit(), &[])
+        Programs::load(BpfObject::Gateway, &self.emit(), &[])
     }
 
     fn emit(&self) -> [u8; 40] {
@@ -50,5 +49,26 @@ impl ProgramSettings {
             to.copy_from_slice(&value.to_ne_bytes());
         }
         octets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The broker checks them.
+    #[test]
+    fn the_interfaces_of_the_settings_are_found() {
+        let settings = ProgramSettings {
+            heartbeat_max_age_ns: 0,
+            wireless_ifindex: 101,
+            down_ifindex: 102,
+            up_ifindex: 103,
+            kind: LayerKind::RawIp,
+            ahead_dscp: None,
+            copies: Some([104, 105]),
+        };
+        let found: Vec<u32> = BpfObject::Gateway.ifindices(&settings.emit()).collect();
+        assert_eq!(found, [101, 102, 103, 104, 105]);
     }
 }

@@ -3,10 +3,9 @@
 
 use std::io;
 
+use crate::attach_point::BpfObject;
 use crate::bpf::Programs;
 use crate::tun::LayerKind;
-
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/keep.bpf.o"));
 
 /// What the programs are loaded with: `struct settings` of the C source.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +25,7 @@ pub(super) struct ProgramSettings {
 impl ProgramSettings {
     /// Loads the programs.
     pub(super) fn load(&self) -> io::Result<Programs> {
-        Ok(Programs::load(OBJECT, &self.emit(), &[])?.beside_others())
+        Ok(Programs::load(BpfObject::Keep, &self.emit(), &[])?.beside_others())
     }
 
     fn emit(&self) -> [u8; 40] {
@@ -44,5 +43,26 @@ impl ProgramSettings {
             to.copy_from_slice(&value.to_ne_bytes());
         }
         octets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The broker checks them.
+    #[test]
+    fn the_interfaces_of_the_settings_are_found() {
+        let settings = ProgramSettings {
+            heartbeat_max_age_ns: 0,
+            seed: 0,
+            link_ifindex: 101,
+            device_ifindex: 102,
+            kind: LayerKind::RawIp,
+            whole_link: false,
+            passes_tcp: false,
+        };
+        let found: Vec<u32> = BpfObject::Keep.ifindices(&settings.emit()).collect();
+        assert_eq!(found, [101, 102]);
     }
 }

@@ -28,6 +28,10 @@ struct Loaded {
 impl Loaded {
     /// The programs, with a daemon that lives for an hour.
     fn new(peers: Peers) -> Self {
+        Self::of(peers, Protocols::All)
+    }
+
+    fn of(peers: Peers, protocols: Protocols) -> Self {
         let programs = ProgramSettings {
             heartbeat_max_age_ns: 200_000_000,
             seed: SEED,
@@ -35,7 +39,7 @@ impl Loaded {
             device_ifindex: 2,
             kind: LayerKind::Ethernet,
             whole_link: peers == Peers::WholeLink,
-            passes_tcp: false,
+            passes_tcp: protocols == Protocols::AllButTcp,
         }
         .load()
         .unwrap();
@@ -254,6 +258,35 @@ fn neighbours_and_multicast_pass_in_an_outage() {
             loaded.run("link_egress", &packet(ends, 58, &[128, 0, 0, 0])),
             REDIRECT
         );
+    }
+}
+
+#[test]
+fn beside_an_engine_what_is_of_tcp_passes_in_an_outage() {
+    if !available_or_skip("beside_an_engine_what_is_of_tcp_passes_in_an_outage") {
+        return;
+    }
+    let (tcp, udp) = (6, 17);
+    for (protocols, passed) in [(Protocols::All, REDIRECT), (Protocols::AllButTcp, NEXT)] {
+        let loaded = Loaded::of(Peers::WholeLink, protocols);
+        loaded.table.set_mode(PeerId(0), Mode::Take);
+        for (ends, icmp, error, echo) in [(V4, 1, 3, 8), (V6, 58, 1, 128)] {
+            let about = |icmp_type: u8, protocol: u8| {
+                let mut message = vec![icmp_type, 0, 0, 0, 0, 0, 0, 0];
+                message.extend(&packet(ends, protocol, &PORTS)[..20]);
+                packet(ends, icmp, &message)
+            };
+            for (packet, expected) in [
+                (packet(ends, tcp, &PORTS), passed),
+                (packet(ends, udp, &PORTS), REDIRECT),
+                (about(error, tcp), passed),
+                (about(error, udp), REDIRECT),
+                (about(echo, tcp), REDIRECT),
+            ] {
+                let verdict = loaded.run("link_egress", &packet);
+                assert_eq!(verdict, expected, "{protocols:?} {packet:?}");
+            }
+        }
     }
 }
 

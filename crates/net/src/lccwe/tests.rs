@@ -137,7 +137,7 @@ fn without_links_a_killed_owner_leaves_no_registration_either() {
     wait_until("its end in good order", || !is_available(&name));
 }
 
-pub(super) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !condition() {
         assert!(Instant::now() < deadline, "not in time: {what}");

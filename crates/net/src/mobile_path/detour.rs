@@ -15,7 +15,8 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::record;
 use super::{FOLLOWED, OWN_MARK_BASE};
-use crate::bpf::{AttachMode, Hook, HookSide, Programs, SharedValues};
+use crate::attach_point::{AttachMode, HookSide};
+use crate::bpf::{Hook, Programs, SharedValues};
 use crate::datapath::{Interface, VnetHdr, create_device, read_frame, retry};
 use crate::frame::{BufferPool, Frame};
 use crate::tun::{Tun, VNET_HDR_BYTES};

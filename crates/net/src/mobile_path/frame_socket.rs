@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use holdfast_core::mobile_host::FLOWS_SERVED_MAX;
 
 use crate::datapath::Interface;
+use crate::privileges;
 use crate::syscall::{at, check};
 
 const ETH_P_IP: u16 = 0x0800;
@@ -31,43 +32,24 @@ impl FrameSocket {
     ///
     /// Errors: no permission (`CAP_NET_RAW`).
     pub(super) fn open(interface: &Interface) -> io::Result<Self> {
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // Protocol 0: nothing is received.
-        // SAFETY: socket takes no pointers.
-        let raw = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-        check(raw).map_err(|error| at("packet socket", &error))?;
-        // SAFETY: raw was just opened and has no other owner.
-        let socket = unsafe { OwnedFd::from_raw_fd(raw) };
-        let frames = Self {
-            socket,
-            ifindex: interface.ifindex as i32,
+        let socket = match privileges::broker() {
+            Some(broker) => broker.frame_socket(),
+            None => open_frame_socket(),
         };
-        frames
-            .set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
-            .map_err(|error| at("packet socket: no queueing discipline", &error))?;
-        // Where the device keeps what it has not sent, the usual buffer has room for 280. The kernel
-        // doubles what is asked for: socket(7).
-        let bytes = (FRAMES_AT_ONCE * FRAME_BYTES / 2) as libc::c_int;
-        let set_buffer = |option| frames.set(libc::SOL_SOCKET, option, bytes);
-        set_buffer(libc::SO_SNDBUFFORCE)
-            // Without CAP_NET_ADMIN as much as anybody may have.
-            .or_else(|_| set_buffer(libc::SO_SNDBUF))
-            .map_err(|error| at("packet socket: buffer", &error))?;
-        Ok(frames)
+        Ok(Self::of(socket?, interface))
     }
 
-    fn set(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
-        // SAFETY: setsockopt reads one int, which outlives the call.
-        let result = unsafe {
-            libc::setsockopt(
-                self.socket.as_raw_fd(),
-                level,
-                option,
-                (&raw const value).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            )
-        };
-        check(result)
+    /// A socket that another process has opened.
+    pub(super) const fn of(socket: OwnedFd, interface: &Interface) -> Self {
+        Self {
+            socket,
+            ifindex: interface.ifindex as i32,
+        }
+    }
+
+    /// Another descriptor of the socket.
+    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+        self.socket.try_clone()
     }
 
     pub(super) const fn ifindex(&self) -> u32 {
@@ -100,6 +82,78 @@ impl FrameSocket {
         }
         Ok(())
     }
+}
+
+/// Opens a packet socket for [`FrameSocket`].
+///
+/// Errors: no permission (`CAP_NET_RAW`).
+pub(crate) fn open_frame_socket() -> io::Result<OwnedFd> {
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // Protocol 0: nothing is received.
+    // SAFETY: socket takes no pointers.
+    let raw = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    check(raw).map_err(|error| at("packet socket", &error))?;
+    // SAFETY: raw was just opened and has no other owner.
+    let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+    set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
+        .map_err(|error| at("packet socket: no queueing discipline", &error))?;
+    receive_nothing(&socket).map_err(|error| at("packet socket: filter", &error))?;
+    // Where the device keeps what it has not sent, the usual buffer has room for 280. The kernel
+    // doubles what is asked for: socket(7).
+    let bytes = (FRAMES_AT_ONCE * FRAME_BYTES / 2) as libc::c_int;
+    let set_buffer = |option| set(&socket, libc::SOL_SOCKET, option, bytes);
+    set_buffer(libc::SO_SNDBUFFORCE)
+        // Without CAP_NET_ADMIN as much as anybody may have.
+        .or_else(|_| set_buffer(libc::SO_SNDBUF))
+        .map_err(|error| at("packet socket: buffer", &error))?;
+    Ok(socket)
+}
+
+/// Drops all that the socket may receive, for good: its owner may have no right to read what others
+/// receive.
+fn receive_nothing(socket: &OwnedFd) -> io::Result<()> {
+    // `ret #0`: no octet of any packet.
+    let mut nothing = libc::sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: 0,
+    };
+    let filter = libc::sock_fprog {
+        len: 1,
+        filter: &raw mut nothing,
+    };
+    // SAFETY: setsockopt reads the program and its one instruction, which outlive the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    check(result)?;
+    set(socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, 1)
+}
+
+fn set(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: setsockopt reads one int, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    check(result)
 }
 
 #[cfg(test)]

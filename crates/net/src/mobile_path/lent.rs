@@ -3,33 +3,31 @@
 //! their numbers the kernel asks for `CAP_SYS_ADMIN`, to have them handed over for nothing.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::fd::{AsFd as _, RawFd};
 use std::process::Command;
 
 use libbpf_rs::MapHandle;
-use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
-use super::{FlowMaps, program};
+use super::FlowMaps;
+use crate::attach_point::BpfObject;
+use crate::bpf::Programs;
 use crate::datapath::Interface;
-
-/// Standard input, output and error are below.
-const FD_MIN: i32 = 3;
+use crate::privileges::{duplicate, lend_descriptor};
 
 /// Under which numbers a process that was started with them finds its parent's maps; they live as
 /// long as one of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LentMaps {
     /// The map of flows.
-    pub flows: i32,
+    pub flows: RawFd,
     /// The map of flows whose window is closed.
-    pub closed: i32,
+    pub closed: RawFd,
     /// The map of the deadline.
-    pub control: i32,
+    pub control: RawFd,
     /// The map of withheld.
-    pub withheld: i32,
+    pub withheld: RawFd,
     /// The map of flows that were woken.
-    pub woken: i32,
+    pub woken: RawFd,
 }
 
 impl FlowMaps {
@@ -38,63 +36,34 @@ impl FlowMaps {
     ///
     /// Errors: no more descriptors.
     pub fn lend(&self, command: &mut Command) -> io::Result<LentMaps> {
-        let own = |map: &MapHandle| map.as_fd().try_clone_to_owned();
-        let lent = [
-            own(&self.flows)?,
-            own(&self.closed)?,
-            own(&self.control)?,
-            own(&self.withheld)?,
-            own(&self.woken)?,
-        ];
-        let [flows, closed, control, withheld, woken] = lent.each_ref().map(OwnedFd::as_raw_fd);
-        let keep_open = move || {
-            for fd in &lent {
-                fcntl_setfd(fd, FdFlags::empty())?;
-            }
-            Ok(())
+        let mut lend = |map: &MapHandle| {
+            let own = map.as_fd().try_clone_to_owned()?;
+            io::Result::Ok(lend_descriptor(command, own))
         };
-        // SAFETY: the closure runs between fork and exec and makes async-signal-safe calls alone;
-        // it allocates nothing.
-        unsafe { command.pre_exec(keep_open) };
         Ok(LentMaps {
-            flows,
-            closed,
-            control,
-            withheld,
-            woken,
+            flows: lend(&self.flows)?,
+            closed: lend(&self.closed)?,
+            control: lend(&self.control)?,
+            withheld: lend(&self.withheld)?,
+            woken: lend(&self.woken)?,
         })
     }
 
     /// The maps that this process was started with, of one that is attached to `interface`.
     ///
-    /// Errors: there are no such descriptors, or they are something else; no permission
-    /// (`CAP_BPF`).
+    /// Errors: there are no such descriptors, or they are something else.
     pub fn inherited(lent: &LentMaps, interface: &Interface) -> io::Result<Self> {
-        let flows = duplicate(lent.flows)?;
-        let closed = duplicate(lent.closed)?;
-        let control = duplicate(lent.control)?;
-        let withheld = duplicate(lent.withheld)?;
-        let woken = duplicate(lent.woken)?;
-        let programs = program::of_maps(&[
-            ("flows", flows.as_fd()),
-            ("closed", closed.as_fd()),
-            ("control", control.as_fd()),
-            ("withheld_segments", withheld.as_fd()),
-            ("woken", woken.as_fd()),
-        ])?;
+        let own = |name: &str, number| Ok((name.to_owned(), duplicate(number)?));
+        let maps: io::Result<Vec<_>> = [
+            own("flows", lent.flows),
+            own("closed", lent.closed),
+            own("control", lent.control),
+            own("withheld_segments", lent.withheld),
+            own("woken", lent.woken),
+        ]
+        .into_iter()
+        .collect();
+        let programs = Programs::of_maps(BpfObject::Mobile, &maps?)?;
         Self::of(&programs, interface)
     }
-}
-
-/// A descriptor of our own for the one with this number. Neither is inherited by processes that this one
-/// starts.
-fn duplicate(number: i32) -> io::Result<OwnedFd> {
-    if number < 0 {
-        return Err(io::Error::from(io::ErrorKind::InvalidInput));
-    }
-    // SAFETY: the kernel refuses a number that is no descriptor.
-    let lent = unsafe { BorrowedFd::borrow_raw(number) };
-    let own = fcntl_dupfd_cloexec(lent, FD_MIN)?;
-    fcntl_setfd(lent, FdFlags::CLOEXEC)?;
-    Ok(own)
 }

@@ -26,6 +26,7 @@ use crate::readiness::{Waker, wait_readable};
 mod kernel;
 mod waiting;
 
+pub(crate) use kernel::resolve;
 use kernel::{Kernel, Neighbour, Trust};
 use waiting::Waiting;
 

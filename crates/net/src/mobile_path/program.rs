@@ -2,12 +2,10 @@
 //! The mobile's BPF programs, and what they are loaded with.
 
 use std::io;
-use std::os::fd::BorrowedFd;
 
+use crate::attach_point::BpfObject;
 use crate::bpf::Programs;
 use crate::tun::LayerKind;
-
-static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mobile.bpf.o"));
 
 /// What the programs are loaded with: `struct settings` of the C source.
 #[derive(Clone, Copy, Debug)]
@@ -41,11 +39,6 @@ pub(super) enum Reads {
     Quickly,
 }
 
-/// The programs' maps as another process has loaded them; none of the programs.
-pub(super) fn of_maps(maps: &[(&str, BorrowedFd<'_>)]) -> io::Result<Programs> {
-    Programs::of_maps(OBJECT, maps)
-}
-
 impl ProgramSettings {
     pub(super) fn load(&self) -> io::Result<Programs> {
         let entries_if = |is: bool| if is { self.flows_max } else { 1 };
@@ -55,7 +48,7 @@ impl ProgramSettings {
             ("withheld_segments", entries_if(self.withholds)),
             ("woken", entries_if(self.withholds)),
         ];
-        Programs::load(OBJECT, &self.emit(), &entries)
+        Programs::load(BpfObject::Mobile, &self.emit(), &entries)
     }
 
     fn emit(&self) -> [u8; 40] {
@@ -75,5 +68,29 @@ impl ProgramSettings {
             to.copy_from_slice(&value.to_ne_bytes());
         }
         octets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The broker checks them.
+    #[test]
+    fn the_interfaces_of_the_settings_are_found() {
+        let settings = ProgramSettings {
+            heartbeat_max_age_ns: 0,
+            kind: LayerKind::RawIp,
+            mobile_ifindex: 101,
+            device_ifindex: 102,
+            own_mark: 0,
+            flows_max: 0,
+            withholds: false,
+            has_timers: false,
+            reorders_stores: false,
+            reads: Reads::Both,
+        };
+        let found: Vec<u32> = BpfObject::Mobile.ifindices(&settings.emit()).collect();
+        assert_eq!(found, [101, 102]);
     }
 }

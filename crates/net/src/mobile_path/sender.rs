@@ -9,6 +9,8 @@
 //! Source: packet(7).
 
 use std::io;
+use std::os::fd::RawFd;
+use std::process::Command;
 use std::sync::Arc;
 
 use holdfast_core::RECONNECTION_FLAGS;
@@ -19,6 +21,7 @@ use super::NotedFlow;
 use super::frame_socket::FrameSocket;
 use super::next_hop::{NextHops, Sent};
 use crate::datapath::Interface;
+use crate::privileges::{duplicate, lend_descriptor};
 use crate::syscall::at;
 use crate::tun::LayerKind;
 
@@ -35,7 +38,26 @@ impl AckSender {
     ///
     /// Errors: no permission (`CAP_NET_RAW`).
     pub fn open(interface: &Interface) -> io::Result<Self> {
-        let frames = Arc::new(FrameSocket::open(interface)?);
+        Self::by(FrameSocket::open(interface)?, interface)
+    }
+
+    /// Lends the packet socket to the process that `command` starts, which finds it under the returned
+    /// number.
+    ///
+    /// Errors: no descriptor is free.
+    pub fn lend(&self, command: &mut Command) -> io::Result<RawFd> {
+        Ok(lend_descriptor(command, self.frames.descriptor()?))
+    }
+
+    /// The same with the packet socket that this process was started with.
+    ///
+    /// Errors: there is no such descriptor, or it is something else.
+    pub fn inherited(lent: RawFd, interface: &Interface) -> io::Result<Self> {
+        Self::by(FrameSocket::of(duplicate(lent)?, interface), interface)
+    }
+
+    fn by(frames: FrameSocket, interface: &Interface) -> io::Result<Self> {
+        let frames = Arc::new(frames);
         let next_hops = match interface.kind {
             LayerKind::Ethernet => {
                 let next_hops = NextHops::start(Arc::clone(&frames));

@@ -18,6 +18,7 @@ use netlink_packet_route::neighbour::{
 };
 
 use super::Rtnl;
+use crate::privileges;
 
 /// An entry without traffic is good for 15 s at least (`base_reachable_time_ms`).
 const RENEWAL: Duration = Duration::from_secs(5);
@@ -70,10 +71,14 @@ impl NeighbourMemory {
         self.next_at = Instant::now();
         if has_carrier {
             let addresses: Vec<IpAddr> = self.known.keys().copied().collect();
-            for address in addresses {
-                // Another host may have the address by now. One that the kernel has forgotten
-                // already is no loss.
-                let _ = self.rtnl.forget_neighbour(self.ifindex, address);
+            // Another host may have the address by now. One that the kernel has forgotten already is
+            // no loss.
+            if let Some(broker) = privileges::broker() {
+                broker.forget_neighbours(self.ifindex, &addresses)?;
+            } else {
+                for address in addresses {
+                    let _ = self.rtnl.forget_neighbour(self.ifindex, address);
+                }
             }
         }
         self.tick()
@@ -91,6 +96,10 @@ impl NeighbourMemory {
             return Ok(());
         }
         self.next_at = now + RENEWAL;
+        if let Some(broker) = privileges::broker() {
+            let known: Vec<_> = self.known.iter().map(|(at, mac)| (*at, *mac)).collect();
+            return broker.set_neighbours(self.ifindex, &known);
+        }
         for (address, mac) in &self.known {
             self.rtnl.set_neighbour(self.ifindex, *address, *mac)?;
         }
@@ -100,7 +109,7 @@ impl NeighbourMemory {
 
 impl Rtnl {
     /// The neighbours of an interface that have answered.
-    fn neighbours(&self, ifindex: u32) -> io::Result<BTreeMap<IpAddr, Mac>> {
+    pub(crate) fn neighbours(&self, ifindex: u32) -> io::Result<BTreeMap<IpAddr, Mac>> {
         let mut stream = self.handle.neighbours().get().execute();
         self.wait("read the neighbours", async {
             let mut found = BTreeMap::new();
@@ -116,7 +125,7 @@ impl Rtnl {
     }
 
     /// As if the neighbour had just answered.
-    fn set_neighbour(&self, ifindex: u32, address: IpAddr, mac: Mac) -> io::Result<()> {
+    pub(crate) fn set_neighbour(&self, ifindex: u32, address: IpAddr, mac: Mac) -> io::Result<()> {
         let request = self.handle.neighbours().add(ifindex, address);
         let request = request
             .state(NeighbourState::Reachable)
@@ -125,7 +134,8 @@ impl Rtnl {
         self.wait(&format!("set the neighbour {address}"), request.execute())
     }
 
-    fn forget_neighbour(&self, ifindex: u32, address: IpAddr) -> io::Result<()> {
+    /// The kernel is to resolve it anew.
+    pub(crate) fn forget_neighbour(&self, ifindex: u32, address: IpAddr) -> io::Result<()> {
         let mut request = self.handle.neighbours().add(ifindex, address);
         let message = request.message_mut().clone();
         let request = self.handle.neighbours().del(message);

@@ -16,7 +16,8 @@ use super::hops::{add_hop, link_of};
 use super::roaming::{Station, add_cells, connect_stations};
 use super::{BaseStation, Experiment, Reading, RunUntil, Transfer};
 use crate::network::{
-    BadLinkRole, ConnectionId, GatewayRole, MobileRole, Network, SourceSettings, SplitRole,
+    BadLinkRole, ConnectionId, GatewayRole, HostEngineRole, MobileRole, Network, SourceSettings,
+    SplitRole,
 };
 use crate::observe::{LinkId, Observer};
 use crate::outcome::{HandoffOutcome, Outcome, TransferOutcome};
@@ -85,6 +86,7 @@ pub(super) fn run(
     });
     let mut outcome = outcome(experiment, &network, &gateways, &pairs);
     outcome.mobile = network.mobile_counters(mobiles);
+    outcome.mobile_engine = network.host_engine_counters(mobiles);
     (outcome, ended)
 }
 
@@ -136,12 +138,17 @@ fn chain(experiment: &Experiment, network: &mut Network) -> (Vec<NodeId>, Vec<No
     if let Some(station) = &experiment.base_station {
         add_base_station(experiment, network, station, nodes[wired.len()]);
     }
+    let (mobiles, wireless) = (nodes[hops.len()], link_of(wired.len(), Direction::Downlink));
     if let Some(plan) = experiment.mobile {
-        let role = MobileRole {
-            plan,
-            wireless: link_of(wired.len(), Direction::Downlink),
+        network.add_mobile(mobiles, MobileRole { plan, wireless });
+    }
+    if let Some(plan) = &experiment.mobile_engine {
+        let role = HostEngineRole {
+            settings: plan.settings.clone(),
+            wireless,
+            reported_after: plan.reported_after,
         };
-        network.add_mobile(nodes[hops.len()], role);
+        network.add_host_engine(mobiles, role);
     }
     (nodes, gateways)
 }
@@ -349,6 +356,7 @@ fn outcome(
         gateway,
         handoff: handoff_outcome(experiment, network),
         mobile: None,
+        mobile_engine: None,
         ended_at: network.now(),
         events: network.events(),
         digest: network.digest(),

@@ -12,6 +12,7 @@ use crate::tcp::{DelayedAck, Ending, Preset};
 mod base_station;
 mod compression;
 mod gateway;
+mod mobile_engine;
 mod property;
 
 fn wired() -> LinkSettings {

@@ -139,8 +139,7 @@ impl Network {
         let gateway = &mut self.engines[id as usize];
         let compressing = &mut gateway.compressing;
         if compressing.waiting.is_empty() && time == Duration::ZERO {
-            let node = gateway.node;
-            return self.forward(node, packet, dscp, observer);
+            return self.leave_engine(id, packet, dscp, observer);
         }
         compressing.busy_until = compressing.busy_until.max(now) + time;
         let at = compressing.busy_until;
@@ -151,9 +150,8 @@ impl Network {
     /// A packet is compressed, or has waited for one that is now.
     pub(super) fn handle_compressed(&mut self, id: u32, observer: &mut dyn Observer) {
         let gateway = &mut self.engines[id as usize];
-        let node = gateway.node;
         if let Some((packet, dscp)) = gateway.compressing.waiting.pop_front() {
-            self.forward(node, &packet, dscp, observer);
+            self.leave_engine(id, &packet, dscp, observer);
         }
     }
 

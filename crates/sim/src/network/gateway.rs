@@ -12,6 +12,7 @@ use holdfast_core::{
 use holdfast_link::MediumState;
 use holdfast_wire::{Duration, Instant};
 
+use super::at_host::AtHost;
 use super::compression::Compressing;
 use super::{Carried, DSCP_DEFAULT, Event, Network};
 use crate::observe::{LinkId, Observer};
@@ -74,6 +75,8 @@ pub(super) struct GatewayNode {
     carrier_down: bool,
     /// Packets that are being compressed, or wait behind one that is.
     pub(super) compressing: Compressing,
+    /// At a host: what it has beside the engine.
+    pub(super) host: Option<AtHost>,
 }
 
 impl core::fmt::Debug for GatewayNode {
@@ -88,8 +91,17 @@ impl core::fmt::Debug for GatewayNode {
 impl Network {
     /// Puts the engine on a node.
     pub fn add_gateway(&mut self, node: NodeId, role: GatewayRole) {
+        self.nodes[node.0 as usize].engine = Some(self.add_engine(node, role, None));
+    }
+
+    /// An engine more, and its number.
+    pub(super) fn add_engine(
+        &mut self,
+        node: NodeId,
+        role: GatewayRole,
+        host: Option<AtHost>,
+    ) -> u32 {
         let id = self.engines.len() as u32;
-        self.nodes[node.0 as usize].engine = Some(id);
         for at in &role.restarts {
             self.queue.push(*at, Event::Restart(id));
         }
@@ -102,7 +114,9 @@ impl Network {
             records: Vec::new(),
             carrier_down: false,
             compressing: Compressing::default(),
+            host,
         });
+        id
     }
 
     /// The counters of the engine on a node, by name.
@@ -155,7 +169,7 @@ impl Network {
         }
     }
 
-    /// The engine's verdict on a packet with a segment, and what it asks for.
+    /// The engine's verdict on a packet with a segment holds, and its actions follow.
     pub(super) fn judge(
         &mut self,
         id: u32,
@@ -164,30 +178,39 @@ impl Network {
         dscp: u8,
         observer: &mut dyn Observer,
     ) {
-        let Some(segment) = packet.segment() else {
+        let Some((verdict, actions)) = self.verdict(id, direction, packet) else {
             return;
         };
-        let gateway = &mut self.engines[id as usize];
-        let node = gateway.node;
-        let mut actions = core::mem::take(&mut gateway.actions);
-        let verdict =
-            gateway
-                .engine
-                .handle_segment(direction, segment, packet, self.now, &mut actions);
         match verdict {
             Verdict::Forward if direction == Direction::Downlink => {
                 self.forward_in_turn(id, packet, dscp, observer);
             }
-            Verdict::Forward => self.forward(node, packet, dscp, observer),
+            Verdict::Forward => self.leave_engine(id, packet, dscp, observer),
             Verdict::ForwardWithSack(sack) => {
-                self.forward(node, &packet.with_sack(sack), dscp, observer);
+                self.leave_engine(id, &packet.with_sack(sack), dscp, observer);
             }
             Verdict::ForwardWithAck { ack, window } => {
-                self.forward(node, &packet.with_ack(ack, window), dscp, observer);
+                self.leave_engine(id, &packet.with_ack(ack, window), dscp, observer);
             }
             Verdict::Suppress => {}
         }
         self.perform(id, actions, observer);
+    }
+
+    /// The engine's verdict on a packet with a segment, and what it asks for; none: it has no
+    /// segment.
+    pub(super) fn verdict(
+        &mut self,
+        id: u32,
+        direction: Direction,
+        packet: &Packet,
+    ) -> Option<(Verdict, Actions<Packet>)> {
+        let (now, segment) = (self.now, packet.segment()?);
+        let gateway = &mut self.engines[id as usize];
+        let mut actions = core::mem::take(&mut gateway.actions);
+        let engine = &mut gateway.engine;
+        let verdict = engine.handle_segment(direction, segment, packet, now, &mut actions);
+        Some((verdict, actions))
     }
 
     /// The engine receives a report of the link to these addresses.
@@ -291,8 +314,11 @@ impl Network {
         mut actions: Actions<Packet>,
         observer: &mut dyn Observer,
     ) {
-        let gateway = &self.engines[id as usize];
-        let (node, ahead_dscp) = (gateway.node, gateway.role.resend_dscp);
+        let gateway = &mut self.engines[id as usize];
+        if let Some(host) = &mut gateway.host {
+            host.note_peers(&mut gateway.engine);
+        }
+        let ahead_dscp = gateway.role.resend_dscp;
         let mut pieces = Vec::new();
         for action in actions.drain(..) {
             match action {
@@ -309,7 +335,7 @@ impl Network {
                     }
                 }
                 Action::Send(made) => {
-                    self.forward(node, &Packet::of_made(&made), DSCP_DEFAULT, observer);
+                    self.leave_engine(id, &Packet::of_made(&made), DSCP_DEFAULT, observer);
                 }
                 Action::Repeat(packet) => {
                     self.forward_in_turn(id, &packet, DSCP_DEFAULT, observer);
@@ -411,6 +437,9 @@ impl Network {
         let engine = &mut gateway.engine;
         if signal.source == LinkSource::Carrier {
             gateway.carrier_down = event == LinkEvent::Down;
+        }
+        // A host has one link to all its peers.
+        if signal.source == LinkSource::Carrier || gateway.host.is_some() {
             engine.handle_all_links(event, signal.source, now, &mut actions);
         } else {
             engine.handle_link(&addresses, event, signal.source, now, &mut actions);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A node's connections: what comes for them, and what they send.
 
-use super::{DSCP_DEFAULT, Event, Network};
+use super::{Event, Network};
 use crate::observe::Observer;
 use crate::packet::{Body, NodeId, Packet};
 
@@ -108,8 +108,7 @@ impl Network {
             if let Body::Tcp(tcp) = &mut packet.body {
                 tcp.content = content;
             }
-            self.leaves_mobile(node, packet);
-            self.forward(node, packet, DSCP_DEFAULT, observer);
+            self.leave_host(node, packet, observer);
         }
         out.clear();
         self.scratch = out;

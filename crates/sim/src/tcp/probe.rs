@@ -158,7 +158,7 @@ impl Connection {
         tlp.phase = Phase::Loss;
         tlp.probe = None;
         tlp.resend = Resend::Nothing;
-        tlp.frto = first_recovery || tlp.timeouts > 0;
+        tlp.frto = self.settings.f_rto && (first_recovery || tlp.timeouts > 0);
         if !probes {
             tlp.timeouts += 1;
         }

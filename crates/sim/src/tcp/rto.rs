@@ -159,9 +159,9 @@ impl RtoEstimator {
 
     /// The timeout, back-off included.
     pub fn rto(&self) -> Duration {
-        self.base()
-            .saturating_mul(1 << self.doublings.min(31))
-            .min(self.settings.max)
+        let backed_off = self.base().saturating_mul(1 << self.doublings.min(31));
+        let slop = self.srtt.map_or(Duration::ZERO, |_| self.settings.slop);
+        backed_off.saturating_add(slop).min(self.settings.max)
     }
 
     /// When a timer of `length` set at `now` expires: at once after it, or with the

@@ -22,8 +22,8 @@ pub enum LossRecovery {
     /// Recovery from SACK information (RFC 6675). Needs [`TcpSettings::sack`] at both
     /// ends; without, as `NewReno`.
     Sack,
-    /// RACK-TLP (RFC 8985) with proportional rate reduction (RFC 9937), F-RTO (RFC 5682) and
-    /// undo, as Linux. Needs [`TcpSettings::sack`] at both ends; without, as `NewReno`.
+    /// RACK-TLP (RFC 8985) with proportional rate reduction (RFC 9937), F-RTO
+    /// ([`TcpSettings::f_rto`]) and undo, as Linux. Needs [`TcpSettings::sack`] at both ends; without, as `NewReno`.
     RackTlp,
 }
 
@@ -110,6 +110,8 @@ pub struct RtoSettings {
     pub initial: Duration,
     /// The least (2.4).
     pub floor: RtoFloor,
+    /// Added to a measured timeout after its back-off (Darwin: 200 ms).
+    pub slop: Duration,
     /// The most, back-off included (2.5: at least 60 s).
     pub max: Duration,
     /// The estimator.
@@ -274,6 +276,9 @@ pub struct TcpSettings {
     pub send_buffer_bytes: Option<u32>,
     /// How losses are repaired.
     pub recovery: LossRecovery,
+    /// After a timeout two new segments show whether it was spurious (F-RTO: RFC 5682). For
+    /// [`LossRecovery::RackTlp`] alone.
+    pub f_rto: bool,
     /// Duplicate ACKs that mean a loss (RFC 5681, 3.2; RFC 6675, 2): 3.
     pub dup_ack_threshold: u32,
     /// The first two duplicate ACKs let one new segment each go (RFC 3042).
@@ -343,6 +348,7 @@ impl Default for TcpSettings {
             receive_buffer_bytes: 4 << 20,
             send_buffer_bytes: None,
             recovery: LossRecovery::Sack,
+            f_rto: true,
             dup_ack_threshold: 3,
             limited_transmit: true,
             impatient: true,
@@ -375,6 +381,7 @@ impl RtoSettings {
     pub const RFC6298: Self = Self {
         initial: Duration::from_secs(1),
         floor: RtoFloor::Timeout(Duration::from_secs(1)),
+        slop: Duration::ZERO,
         max: Duration::from_secs(60),
         clock: RttClock::Rfc6298 {
             granularity: Duration::ZERO,
@@ -392,6 +399,7 @@ impl RtoSettings {
     pub const BSD: Self = Self {
         initial: Duration::from_secs(6),
         floor: RtoFloor::Timeout(Duration::from_secs(1)),
+        slop: Duration::ZERO,
         max: Duration::from_secs(64),
         clock: RttClock::Bsd {
             tick: Duration::from_millis(500),

@@ -86,8 +86,8 @@ fn fragments_and_other_protocols_are_not_segments() {
     assert_eq!(parse(&udp, 0), Err(NotTcp::OtherProtocol));
 }
 
-#[test]
-fn tcp_behind_an_authentication_header_is_another_protocol() {
+/// TCP behind an authentication header, in IPv4 and in IPv6.
+fn authenticated() -> [Vec<u8>; 2] {
     // RFC 4302, 2: TCP is next, twelve octets in all, an SPI and a sequence number.
     let authentication = [6, 1, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1];
     let mut v4 = packet(false, &[], b"hello");
@@ -95,7 +95,6 @@ fn tcp_behind_an_authentication_header_is_another_protocol() {
     v4.splice(20..20, authentication);
     let total = v4.len() as u16;
     v4[2..4].copy_from_slice(&total.to_be_bytes());
-    assert_eq!(parse(&v4, 0), Err(NotTcp::OtherProtocol));
     // In IPv6 its length is in units of eight octets, and destination options may be before it.
     let mut v6 = packet(true, &[], b"hello");
     v6[6] = 60;
@@ -105,6 +104,13 @@ fn tcp_behind_an_authentication_header_is_another_protocol() {
     v6.splice(40..40, [51, 0, 1, 4, 0, 0, 0, 0]);
     let len = (v6.len() - 40) as u16;
     v6[4..6].copy_from_slice(&len.to_be_bytes());
+    [v4, v6]
+}
+
+#[test]
+fn tcp_behind_an_authentication_header_is_another_protocol() {
+    let [v4, mut v6] = authenticated();
+    assert_eq!(parse(&v4, 0), Err(NotTcp::OtherProtocol));
     assert_eq!(parse(&v6, 0), Err(NotTcp::OtherProtocol));
     // The same packet without it is a segment.
     v6.splice(48..64, []);
@@ -142,16 +148,34 @@ fn a_changed_header_has_the_right_lengths_and_checksums() {
     }
 }
 
-#[test]
-fn a_packet_too_big_message_names_the_flow_and_the_mtu() {
-    let inner = packet(false, &[], b"12345678");
+/// "Fragmentation needed" with an MTU of 1280, and what it quotes.
+fn too_big_v4(quoted: &[u8]) -> Vec<u8> {
     let mut icmp = packet(false, &[], b"");
     icmp.truncate(20);
     icmp[9] = 1;
     icmp.extend_from_slice(&[3, 4, 0, 0, 0, 0, 0x05, 0x00]);
-    icmp.extend_from_slice(&inner[..28]);
+    icmp.extend_from_slice(quoted);
     let total = icmp.len() as u16;
     icmp[2..4].copy_from_slice(&total.to_be_bytes());
+    icmp
+}
+
+/// "Packet too big" with an MTU of 1280, and what it quotes.
+fn too_big_v6(quoted: &[u8]) -> Vec<u8> {
+    let mut icmp = packet(true, &[], b"");
+    icmp.truncate(40);
+    icmp[6] = 58;
+    icmp.extend_from_slice(&[2, 0, 0, 0, 0, 0, 0x05, 0x00]);
+    icmp.extend_from_slice(quoted);
+    let len = (icmp.len() - 40) as u16;
+    icmp[4..6].copy_from_slice(&len.to_be_bytes());
+    icmp
+}
+
+#[test]
+fn a_packet_too_big_message_names_the_flow_and_the_mtu() {
+    let inner = packet(false, &[], b"12345678");
+    let mut icmp = too_big_v4(&inner[..28]);
     let message = parse_packet_too_big(&icmp, 0).unwrap();
     assert_eq!(
         (message.mtu, message.from.port, message.seq.get()),
@@ -159,6 +183,37 @@ fn a_packet_too_big_message_names_the_flow_and_the_mtu() {
     );
     icmp[20] = 8;
     assert_eq!(parse_packet_too_big(&icmp, 0), None);
+    let icmp = too_big_v6(&packet(true, &[], b"12345678"));
+    assert_eq!(parse_packet_too_big(&icmp, 0).map(|m| m.mtu), Some(1280));
+}
+
+#[test]
+fn a_quoted_segment_behind_an_authentication_header_is_of_no_flow() {
+    let [v4, v6] = authenticated();
+    assert_eq!(parse_packet_too_big(&too_big_v4(&v4), 0), None);
+    assert_eq!(parse_packet_too_big(&too_big_v6(&v6), 0), None);
+}
+
+#[test]
+fn a_quoted_packet_that_ends_between_its_extension_headers_is_of_no_flow() {
+    let [_, v6] = authenticated();
+    for end in 40..=64 {
+        let message = too_big_v6(&v6[..end]);
+        assert_eq!(parse_packet_too_big(&message, 0), None, "{end} octets");
+    }
+}
+
+#[test]
+fn a_quoted_fragment_is_of_no_flow() {
+    let mut v4 = packet(false, &[], b"12345678");
+    v4[7] = 1; // It begins at octet 8 of the payload.
+    assert_eq!(parse_packet_too_big(&too_big_v4(&v4), 0), None);
+    let mut v6 = packet(true, &[], b"12345678");
+    v6[6] = 44;
+    v6.splice(40..40, [6, 0, 0, 8, 0, 0, 0, 1]);
+    let len = (v6.len() - 40) as u16;
+    v6[4..6].copy_from_slice(&len.to_be_bytes());
+    assert_eq!(parse_packet_too_big(&too_big_v6(&v6), 0), None);
 }
 
 #[test]

@@ -188,6 +188,15 @@ fn cases_that_failed_once_pass() {
     }
 }
 
+/// The MH had reported all that was cached, and lacked it. Each recovery sent one segment of it.
+#[test]
+fn a_case_that_was_too_slow_once_is_not() {
+    let m_tcp = (Scheme::Mtcp, SnoopSet::Today, false);
+    let (_, plain) = attacked(m_tcp, None, 1542, false);
+    let (_, done_at) = attacked(m_tcp, Some(Forgery::SackFarOutside), 1542, false);
+    assert!(done_at <= plain + DELAY_MAX, "{plain:?} {done_at:?}");
+}
+
 #[test]
 fn forgeries_change_nothing_for_hold() {
     run_all((Scheme::Hold, SnoopSet::Today, false));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `auto`: a silence that has lost nothing, and one that has; and which losses are repaired.
 
+use std::collections::VecDeque;
+
 use holdfast_wire::SeqNum;
 
 use super::bench::{Bench, LEN, bench, bench_with, not_adopted, passed, settings};
@@ -494,4 +496,56 @@ fn reports_of_300_holes_are_not_forgotten() {
     sent.dedup();
     let lost: Vec<u32> = (0..300).map(|pair| second_of(pair) - SHORT).collect();
     assert_eq!(sent, lost);
+}
+
+/// Recovery over a link that takes a segment each millisecond, and as many come for it. After 100 ms the next `lost` segments are
+/// dropped. Returns what waits on the link 40 ms later.
+fn queue_in_recovery(lost: usize) -> usize {
+    let (mut bench, next) = busy_with_sack(Settings {
+        flow_cache_bytes_max: 1 << 20,
+        ..settings(Scheme::Auto)
+    });
+    bench.link_down();
+    let segments = next + 120 * LEN;
+    for seq in (next..segments).step_by(LEN as usize) {
+        bench.down(seq, LEN);
+    }
+    bench.wait(1_000);
+    let mut sent = bench.link_up();
+    let mut queue = VecDeque::new();
+    let mut una = next;
+    for ms in 0..140 {
+        for line in sent.drain(..).filter(|line| line.starts_with("DATA")) {
+            let (seq, end) = line[5..]
+                .split_once(' ')
+                .unwrap()
+                .0
+                .split_once("..")
+                .unwrap();
+            let (seq, end): (u32, u32) = (seq.parse().unwrap(), end.parse().unwrap());
+            queue.extend((seq..end).step_by(LEN as usize));
+        }
+        if ms == 100 {
+            queue.drain(..lost);
+        }
+        if let Some(seq) = queue.pop_front() {
+            let answer = if seq == una {
+                una += LEN;
+                bench.up(una)
+            } else {
+                bench.up_with_sack(una, una + lost as u32 * LEN, seq + LEN)
+            };
+            sent.extend(answer.lines);
+        }
+        bench.down(segments + ms * LEN, LEN);
+        sent.extend(bench.wait(1));
+    }
+    queue.len()
+}
+
+#[test]
+fn after_an_overflow_recovery_leaves_a_part_of_the_queue_free() {
+    let [kept, overflowed] = [0, 6].map(queue_in_recovery);
+    assert!(overflowed < kept * 8 / 10, "{overflowed} of {kept}");
+    assert!(overflowed > kept / 2, "{overflowed} of {kept}");
 }

@@ -10,7 +10,7 @@ use holdfast_wire::Instant;
 use super::adversary::{CHANCE, kinds};
 use super::dice::Dice;
 use super::property::{Case, Variant, finish, numbers, world_of};
-use super::world::forger::Forger;
+use super::world::forger::{Forger, Forgery};
 use super::world::own_engine::Site;
 use super::world::{Event, World};
 use crate::link_state::LinkEvent;
@@ -79,6 +79,25 @@ fn two_engines_on_the_way_of_one_flow_deliver_every_byte() {
     );
 }
 
+/// Both engines serve the flow until it is done. Returns how many segments were forged.
+fn attack(kind: Forgery, seed: u64, trace: bool) -> u64 {
+    let _case = Case(variant_of(seed), seed);
+    let (mut world, healed) = two_engines(seed, trace);
+    world.is_attacked_by(Forger::new(kind, CHANCE, seed));
+    world.begin();
+    world.run_until(healed, true);
+    let forged = world.forger.take().map_or(0, |forger| forger.sent);
+    finish(&mut world, healed);
+    forged
+}
+
+/// An engine that was away adopts the flow by a forged FIN. The FH refuses each copy, and each of its
+/// answers is link up.
+#[test]
+fn a_forged_fin_that_has_opened_a_flow_is_not_sent_without_end() {
+    assert!(attack(Forgery::FinWithAckOfUnsent, 246, false) > 0);
+}
+
 /// What a strict end refuses does no harm on its way through either engine.
 #[test]
 fn forgeries_change_nothing_for_two_engines() {
@@ -87,13 +106,7 @@ fn forgeries_change_nothing_for_two_engines() {
         let (seeds, is_one) = numbers(100);
         let mut forged = 0;
         for seed in seeds {
-            let _case = Case(variant_of(seed), seed);
-            let (mut world, healed) = two_engines(seed, is_one);
-            world.is_attacked_by(Forger::new(kind, CHANCE, seed));
-            world.begin();
-            world.run_until(healed, true);
-            forged += world.forger.take().map_or(0, |forger| forger.sent);
-            finish(&mut world, healed);
+            forged += attack(kind, seed, is_one);
         }
         assert!(is_one || forged > 0, "{kind:?}: nothing was forged");
     }

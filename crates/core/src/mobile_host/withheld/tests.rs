@@ -300,7 +300,7 @@ fn steps_end_where_segments_do_and_promise_no_window_that_the_mh_does_not_have()
         segment_bytes: PIECE,
     };
     let own = ack(300).own;
-    let steps = boundaries.steps(own, SCALE, 64);
+    let steps = boundaries.steps(own, SCALE, 64, 64);
     assert_eq!(steps.len(), 64);
     assert_eq!(steps.last().map(|step| step.ack), Some(after(299)));
     for (number, step) in (236..).zip(&steps) {
@@ -311,13 +311,13 @@ fn steps_end_where_segments_do_and_promise_no_window_that_the_mh_does_not_have()
     }
     // Windows of 16 segments reach no further; nor can a full field express more.
     let narrow = AckAndWindow { window: 181, ..own };
-    assert_eq!(boundaries.steps(narrow, SCALE, 64).len(), 16);
+    assert_eq!(boundaries.steps(narrow, SCALE, 64, 64).len(), 16);
     let full = AckAndWindow {
         window: u16::MAX,
         ..own
     };
-    assert_eq!(boundaries.steps(full, SCALE, 64), []);
-    assert_eq!(SegmentBoundaries::default().steps(own, SCALE, 64), []);
+    assert_eq!(boundaries.steps(full, SCALE, 64, 64), []);
+    assert_eq!(SegmentBoundaries::default().steps(own, SCALE, 64, 64), []);
 }
 
 #[test]

@@ -432,6 +432,7 @@ fn resume<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>) {
     (m.probe_end, m.expired, m.reported_down) = (None, false, false);
     m.held_end = flow.cache.end();
     (m.doubted_end, m.loss_end) = (None, None);
+    flow.forget_wrong_reports();
     flow.rewind_after_outage();
 }
 

@@ -19,7 +19,7 @@
 
 use core::time::Duration;
 
-use holdfast_wire::{Segment, SeqNum};
+use holdfast_wire::{Instant, Segment, SeqNum};
 
 use super::fh_report::{DUP_THRESH, path_rtt};
 use super::{Snoop, reports, speaks_sack};
@@ -38,6 +38,8 @@ pub(super) struct OwnLosses {
     classified: Option<SeqNum>,
     /// Nothing is repaired until the MH has acknowledged this.
     until: Option<SeqNum>,
+    /// When the link's queue was last found to have overflowed with what was sent since link up.
+    pub(super) overflowed_at: Option<Instant>,
 }
 
 impl OwnLosses {
@@ -86,9 +88,16 @@ fn classify_new_holes<P: Payload>(snoop: &mut Snoop<P>, flow: &Flow<P>, cx: &Con
     let classified = snoop.own_losses.classified.unwrap_or(flow.fh.una);
     let from = classified.max(flow.fh.una);
     snoop.own_losses.classified = Some(highest.max(from));
-    let has_new = flow.sacked.holes(from).next().is_some();
-    if has_new && is_fhs_own(snoop, flow, highest, cx) {
-        snoop.own_losses.until.get_or_insert(flow.fh.max);
+    let Some((left, right)) = flow.sacked.holes(from).next() else {
+        return;
+    };
+    if !is_fhs_own(snoop, flow, highest, cx) || snoop.own_losses.is_known() {
+        return;
+    }
+    snoop.own_losses.until = Some(flow.fh.max);
+    let was_sent_since_up = flow.transmissions.bytes_within(left, right) > 0;
+    if was_sent_since_up && snoop.rtt().is_some() {
+        snoop.own_losses.overflowed_at = Some(cx.now);
     }
 }
 

@@ -23,9 +23,8 @@
 //! the MH does so only after a timeout ([`wired`]). Until that is over nothing is reported. If the
 //! gateway dies, that timeout repairs the loss.
 //!
-//! `today`: nothing is reported ([`mod@report`]). A loss on the wireless half does not cost the MH its
-//! window in the end ([`undo`]), unless it happened while the MH's own queue was long: that is the
-//! MH's overload.
+//! `today`: nothing is reported ([`mod@report`]). A loss on the wireless half does not cost the MH its window in
+//! the end ([`undo`]), unless it happened while the MH's own queue was long: that is the MH's overload.
 //!
 //! Reports are for flows with SACK at both ends. They begin after a number of packets beyond a hole,
 //! or when nothing new arrives for a while. They are repeated after a round trip, at growing
@@ -37,7 +36,7 @@ use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::echo::Echo;
 use super::fh_report::{DUP_THRESH, QUEUE_MIN};
-use super::{Snoop, SnoopSet, SnoopSettings, has_bad_blocks};
+use super::{Snoop, SnoopSet, has_bad_blocks};
 use crate::cache::{Insertion, SegmentCache};
 use crate::flow::{Arrivals, Flow, Sender, Stage, Transmissions};
 use crate::rtt::RttEstimator;
@@ -288,14 +287,16 @@ impl<P: Payload> Uplink<P> {
 
     /// The MH's queue takes longer than the wireless half's shortest round trip. More may be lost in it
     /// until the MH can have seen a loss.
-    fn note_congestion(&mut self, settings: &SnoopSettings, now: Instant) {
+    fn note_congestion(&mut self, cx: &Context<'_, P>) {
         let (Some(newest), Some(least)) = (self.newest_rtt, self.rtt.least()) else {
             return;
         };
-        let queue_max = least.max(QUEUE_MIN);
-        if settings.set == SnoopSet::Today && newest.saturating_sub(least) > queue_max {
+        // A flow that began behind a queue has measured no round trip without it.
+        let least = least.min(cx.handshake_rtt.unwrap_or(least));
+        let is_long = newest.saturating_sub(least) > least.max(QUEUE_MIN);
+        if is_long && cx.settings.snoop.set == SnoopSet::Today {
             let wired = self.wired.rtt.srtt().unwrap_or_default();
-            self.congested_until = Some(now + newest + wired);
+            self.congested_until = Some(cx.now + newest + wired);
         }
     }
 
@@ -378,7 +379,7 @@ fn take_data<P: Payload>(
     let una = uplink.una.unwrap_or(seq);
     let highest = uplink.passed.highest().unwrap_or(una).max(una);
     let packets = segment.payload_len.div_ceil(payload.segment_len().max(1));
-    uplink.note_congestion(settings, cx.now);
+    uplink.note_congestion(cx);
     let tsval = segment.options.timestamps.map(|mh| mh.tsval);
     let is_new = uplink.note_passed(seq, end, packets.max(1), tsval);
     uplink.repeats = 0;

@@ -162,7 +162,7 @@ impl Attached {
             ack: noted.flow.rcv_nxt,
             window: noted.flow.window,
         };
-        for leaves in withheld.download.boundaries.steps(own, scale, most) {
+        for leaves in withheld.download.boundaries.steps(own, scale, most, most) {
             let mut ack = noted.clone();
             (ack.flow.rcv_nxt, ack.flow.window) = (leaves.ack, leaves.window);
             if self.sender.send(&ack, MadeAck::Last, 1).is_err() {

@@ -4,25 +4,42 @@
 use std::collections::BTreeMap;
 
 use holdfast_core::mobile_host::MobileHostCounters;
-use holdfast_sim::MobilePlan;
+use holdfast_settings::mobile::MobileDaemon;
+use holdfast_sim::{MobileEnginePlan, MobilePlan};
 use holdfast_wire::Duration;
 
-use crate::scenario::{MobileConditions, MobileSignalChoice, seconds};
+use crate::scenario::{
+    Conditions, MobileConditions, MobileSchemeChoice, MobileSignalChoice, seconds,
+};
 
-/// What the MH does, and its reports; none: it does nothing.
-pub(super) fn plan(conditions: &MobileConditions) -> Option<MobilePlan> {
-    let reported_after = match conditions.signal {
-        MobileSignalChoice::Carrier | MobileSignalChoice::Command => Some(Duration::ZERO),
-        MobileSignalChoice::None => None,
-    };
+/// What the MH does for its own flows, and its reports; none: it does nothing.
+pub(super) fn plan(conditions: &Conditions) -> Option<MobilePlan> {
+    let mobile = &conditions.mobile;
+    let reported_after = reported_after(mobile);
     Some(MobilePlan {
-        settings: conditions.settings()?,
+        settings: mobile.settings(&conditions.gateway)?,
         reported_after,
-        warned_before: (conditions.warning_ms > 0.0).then(|| seconds(conditions.warning_ms / 1e3)),
+        warned_before: (mobile.warning_ms > 0.0).then(|| seconds(mobile.warning_ms / 1e3)),
         false_alarm_at: None,
         // Where every outage is reported the committed runs were made without.
         detects_silence: reported_after.is_none(),
     })
+}
+
+/// The engine at its interface; none: there is none.
+pub(super) fn engine(conditions: &MobileConditions) -> Option<MobileEnginePlan> {
+    let flows_max = MobileDaemon::default().flows_max as usize;
+    (conditions.scheme == MobileSchemeChoice::Auto).then(|| MobileEnginePlan {
+        reported_after: reported_after(conditions),
+        ..MobileEnginePlan::of_daemon(flows_max)
+    })
+}
+
+fn reported_after(conditions: &MobileConditions) -> Option<Duration> {
+    match conditions.signal {
+        MobileSignalChoice::Carrier | MobileSignalChoice::Command => Some(Duration::ZERO),
+        MobileSignalChoice::None => None,
+    }
 }
 
 /// By the names that the daemon's status has.

@@ -17,6 +17,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 use super::Mac;
 use crate::netlink::{Netlink, is_overrun};
+use crate::privileges;
 
 /// `RTMGRP_NEIGH` (`include/uapi/linux/rtnetlink.h`), the mask of `RTNLGRP_NEIGH`.
 const RTMGRP_NEIGH: u32 = 1 << 2;
@@ -64,6 +65,12 @@ impl Neighbour {
         };
         Self { mac, trust }
     }
+}
+
+/// Has the kernel resolve a neighbour on an interface of the calling thread's network namespace.
+pub(crate) fn resolve(ifindex: u32, address: IpAddr) -> io::Result<()> {
+    Kernel::open(ifindex)?.resolve(address);
+    Ok(())
 }
 
 /// The kernel, for one interface. Its descriptor is readable when neighbours have changed.
@@ -137,6 +144,11 @@ impl Kernel {
 
     /// Has the kernel resolve the neighbour, as a packet to it would.
     pub(super) fn resolve(&mut self, address: IpAddr) {
+        if let Some(broker) = privileges::broker() {
+            // Without the broker it is resolved when another program sends to it.
+            let _ = broker.resolve(self.ifindex, address);
+            return;
+        }
         let mut entry = self.entry(address);
         entry.header.flags = NeighbourFlags::Use;
         // Without CAP_NET_ADMIN it is resolved when another program sends to it.

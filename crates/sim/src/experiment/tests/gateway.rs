@@ -57,6 +57,38 @@ fn gateway_shortens_the_stall_after_an_outage() {
     }
 }
 
+/// The MH has no daemon, and the model no ICMP: the gateway's ACKs wake its sender.
+#[test]
+fn an_upload_of_each_of_todays_systems_goes_on_at_link_up() {
+    let radio = LinkSettings {
+        outages: one_outage(6.3, 7.0),
+        ..radio()
+    };
+    for preset in [
+        Preset::LinuxCubic,
+        Preset::LinuxBbr,
+        Preset::MacosLike,
+        Preset::WindowsLike,
+    ] {
+        let mut plain = download(30_000_000, Preset::LinuxCubic, &radio);
+        plain.transfers[0].mh = preset.settings();
+        plain.transfers[0].direction = Direction::Uplink;
+        let name = preset.name();
+        let without = plain.run().transfers[0].stalls_total();
+        assert!(without > Duration::from_secs(1), "{name}: {without:?}");
+        for scheme in [Scheme::Hold, Scheme::Auto] {
+            let outcome = with_gateway(plain.clone(), scheme).run();
+            let transfer = &outcome.transfers[0];
+            assert!(transfer.finished && transfer.intact, "{name} {scheme:?}");
+            let stall = transfer.stalls_total();
+            assert!(
+                stall < Duration::from_millis(200),
+                "{name} {scheme:?}: {stall:?}"
+            );
+        }
+    }
+}
+
 /// M-TCP+'s point: the sender is frozen, nothing times out, and a long disconnection
 /// is survived.
 #[test]

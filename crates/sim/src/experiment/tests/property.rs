@@ -5,6 +5,7 @@
 use holdfast_core::LinkSource;
 use proptest::prelude::*;
 
+use super::mobile_engine::with_engine_and_wake;
 use super::*;
 
 /// Safety first, then liveness: all outages are over after about a minute and a half.
@@ -120,6 +121,16 @@ fn experiment() -> impl Strategy<Value = Experiment> {
         )
 }
 
+/// The same links, hosts and gateways, and an MH with `auto`.
+fn with_mobile_engine() -> impl Strategy<Value = Experiment> {
+    let reported_after = prop_oneof![
+        Just(None),
+        (0u64..50).prop_map(|millis| Some(Duration::from_millis(millis))),
+    ];
+    (experiment(), reported_after)
+        .prop_map(|(experiment, reported_after)| with_engine_and_wake(&experiment, reported_after))
+}
+
 /// The same links and hosts, a node between that splits the connection, and perhaps its restart.
 fn split() -> impl Strategy<Value = (Experiment, u32)> {
     (
@@ -171,25 +182,37 @@ proptest! {
 
     #[test]
     fn bytes_arrive_as_sent_and_connections_finish_or_are_given_up(experiment in experiment()) {
-        let outcome = experiment.run();
-        let transfer = &outcome.transfers[0];
-        prop_assert!(transfer.intact);
-        let bytes = experiment.transfers[0].bytes;
-        prop_assert!(transfer.delivered_bytes <= bytes);
-        if transfer.finished {
-            prop_assert_eq!(transfer.delivered_bytes, bytes);
-        } else {
-            // Only a sender of few retries may give up over outages of five seconds.
-            let ends = &experiment.transfers[0];
-            let impatient = [ends.fh, ends.mh].iter().any(|tcp| tcp.rto.retries_max < 12);
-            let gave_up = transfer.endings.contains(&Ending::GaveUp);
-            prop_assert!(
-                impatient && gave_up,
-                "{:?} {} of {bytes} {:?}",
-                transfer.endings,
-                transfer.delivered_bytes,
-                transfer.sender
-            );
-        }
+        finishes_or_is_given_up(&experiment)?;
     }
+
+    #[test]
+    fn so_they_do_with_the_engine_at_the_mh(experiment in with_mobile_engine()) {
+        finishes_or_is_given_up(&experiment)?;
+    }
+}
+
+fn finishes_or_is_given_up(experiment: &Experiment) -> Result<(), TestCaseError> {
+    let outcome = experiment.run();
+    let transfer = &outcome.transfers[0];
+    prop_assert!(transfer.intact);
+    let bytes = experiment.transfers[0].bytes;
+    prop_assert!(transfer.delivered_bytes <= bytes);
+    if transfer.finished {
+        prop_assert_eq!(transfer.delivered_bytes, bytes);
+    } else {
+        // Only a sender of few retries may give up over outages of five seconds.
+        let ends = &experiment.transfers[0];
+        let impatient = [ends.fh, ends.mh]
+            .iter()
+            .any(|tcp| tcp.rto.retries_max < 12);
+        let gave_up = transfer.endings.contains(&Ending::GaveUp);
+        prop_assert!(
+            impatient && gave_up,
+            "{:?} {} of {bytes} {:?}",
+            transfer.endings,
+            transfer.delivered_bytes,
+            transfer.sender
+        );
+    }
+    Ok(())
 }

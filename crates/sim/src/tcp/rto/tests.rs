@@ -54,6 +54,22 @@ fn the_timeout_is_at_least_a_second_doubles_and_ends_at_the_maximum() {
     assert_eq!(estimator.rto(), ms(1000));
 }
 
+/// Darwin's timeouts: what it adds is not doubled, and does not delay a SYN.
+#[test]
+fn slop_is_added_after_the_back_off() {
+    let mut estimator = RtoEstimator::new(RtoSettings {
+        floor: RtoFloor::Timeout(ms(100)),
+        slop: ms(200),
+        ..RtoSettings::RFC6298
+    });
+    assert_eq!(estimator.rto(), ms(1000));
+    estimator.on_rtt(ms(20));
+    for timeout_ms in [300, 400, 600, 1000] {
+        assert_eq!(estimator.rto(), ms(timeout_ms));
+        estimator.back_off();
+    }
+}
+
 /// RFC 6298, 2.3: the variance's term is no smaller than the clock's granularity.
 #[test]
 fn granularity_bounds_the_variance_term() {

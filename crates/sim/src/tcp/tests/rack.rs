@@ -167,6 +167,17 @@ fn new_data_alone_after_a_timeout_shows_that_the_loss_was_real() {
     assert_eq!(s.ssthresh(), 5000);
 }
 
+/// Without F-RTO what is lost goes ahead of new data.
+#[test]
+fn without_f_rto_an_ack_after_a_timeout_lets_what_is_lost_go() {
+    let settings = TcpSettings {
+        f_rto: false,
+        ..rack()
+    };
+    let mut s = timed_out(Script::sender(settings, 200));
+    assert_eq!(s.ack(1000), "1 2");
+}
+
 /// RFC 3522: the ACK echoes a timestamp from before the retransmission.
 #[test]
 fn an_old_echo_after_a_timeout_takes_it_back() {

@@ -29,6 +29,29 @@ fn a_loss_while_the_mhs_queue_is_long_is_left_to_the_fh() {
     assert_eq!(bench.counter("congested_uplink"), 1);
 }
 
+/// The handshake takes 10 ms; all data of the flow wait in the MH's queue for as long as this. True if the
+/// MH is to undo what a loss has cost.
+fn undone_behind_a_queue_from_the_start(queue_ms: u32) -> bool {
+    let mut bench = not_adopted(settings(Scheme::Snoop));
+    bench.sack_permitted = true;
+    bench.shake_hands(0, 5000);
+    bench.wait(10);
+    assert!(bench.up(1).forwarded);
+    assert_eq!(fh_acks(&mut bench, 0, &[]), passed());
+    send_through_a_queue(&mut bench, 0..40, 10 + queue_ms);
+    send_all(&mut bench, [41, 42, 43]);
+    bench.wait(30);
+    send_all(&mut bench, [40]);
+    let newest = bench.mh_clock_newest;
+    !fh_echoes(&mut bench, 44, newest).forwarded
+}
+
+#[test]
+fn a_flow_that_begins_behind_a_queue_is_compared_with_its_handshake() {
+    assert!(undone_behind_a_queue_from_the_start(5));
+    assert!(!undone_behind_a_queue_from_the_start(120));
+}
+
 #[test]
 fn an_mh_that_had_nothing_to_send_has_no_queue() {
     let mut bench = bench_with_sack(settings(Scheme::Snoop));

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The engine at a host's interface, as in `holdfast mobile` with `auto`: to it the other ends are
+//! the MHs, and the host's own connections the FHs.
+//!
+//! A segment to or from a peer that the engine has not named by `Gateway::poll_peer` passes, and the
+//! engine gets a copy. The machine of `mobile` is nearer to the link, as its programs are: it notes what
+//! leaves the engine for the link, and what the engine passes up.
+
+use holdfast_core::{Direction, LinkSource, Settings};
+use holdfast_wire::Duration;
+
+use super::at_host::AtHost;
+use super::{DSCP_DEFAULT, Event, GatewayRole, LinkSignal, Network};
+use crate::observe::{LinkId, Observer};
+use crate::packet::{NodeId, Packet};
+
+/// The engine at a host, and the reports about its link.
+#[derive(Clone, Debug)]
+pub struct HostEngineRole {
+    /// The engine's settings.
+    pub settings: Settings,
+    /// The link toward the host, whose outages are reported.
+    pub wireless: LinkId,
+    /// From the begin or end of an outage to its report; none: it is not reported.
+    pub reported_after: Option<Duration>,
+}
+
+impl Network {
+    /// Puts the engine between the connections on a node and its links.
+    pub fn add_host_engine(&mut self, node: NodeId, role: HostEngineRole) {
+        let signal = role.reported_after.map(|after| LinkSignal {
+            down_after: Some(after),
+            up_after: Some(after),
+            // The daemon has combined its sources.
+            ..LinkSignal::at_once(LinkSource::Signal)
+        });
+        let role = GatewayRole {
+            settings: role.settings,
+            wireless: role.wireless,
+            signal,
+            restarts: Vec::new(),
+            resend_dscp: None,
+            compression_time: Duration::ZERO,
+        };
+        let id = self.add_engine(node, role, Some(AtHost::default()));
+        self.nodes[node.0 as usize].host_engine = Some(id);
+    }
+
+    /// The counters of the engine at the host on a node, by name; none: it has no engine.
+    pub fn host_engine_counters(&self, node: NodeId) -> Option<Vec<(&'static str, u64)>> {
+        let id = self.nodes[node.0 as usize].host_engine?;
+        Some(self.engines[id as usize].engine.counters().collect())
+    }
+
+    /// A connection on a node sends a segment. If it passes, it has left before the engine gets the
+    /// copy.
+    pub(super) fn leave_host(
+        &mut self,
+        node: NodeId,
+        packet: &Packet,
+        observer: &mut dyn Observer,
+    ) {
+        let way = Direction::Downlink;
+        match self.host_engine_for(node, packet) {
+            Some(id) if self.engine_takes(id, way, packet) => {
+                self.judge(id, way, packet, DSCP_DEFAULT, observer);
+            }
+            engine => {
+                self.leave_interface(node, *packet, DSCP_DEFAULT, observer);
+                self.copy_to_engine(engine, way, packet, observer);
+            }
+        }
+    }
+
+    /// A packet has come by a link to the node that it is for. If it passes, the engine gets the copy
+    /// before the host answers.
+    pub(super) fn enter_host(
+        &mut self,
+        node: NodeId,
+        packet: &Packet,
+        observer: &mut dyn Observer,
+    ) {
+        let way = Direction::Uplink;
+        match self.host_engine_for(node, packet) {
+            Some(id) if self.engine_takes(id, way, packet) => {
+                self.judge(id, way, packet, DSCP_DEFAULT, observer);
+            }
+            engine => {
+                self.copy_to_engine(engine, way, packet, observer);
+                self.deliver(node, packet, observer);
+            }
+        }
+    }
+
+    /// The engine at a host that reads this packet. What is corrupted is no segment to be believed:
+    /// it passes, as in the daemon.
+    fn host_engine_for(&self, node: NodeId, packet: &Packet) -> Option<u32> {
+        let is_readable = packet.segment().is_some() && !packet.corrupted && !self.is_encrypted;
+        let engine = self.nodes[node.0 as usize].host_engine;
+        engine.filter(|_| is_readable)
+    }
+
+    /// Whether the engine takes the packet, and does not get a copy.
+    fn engine_takes(&self, id: u32, direction: Direction, packet: &Packet) -> bool {
+        let host = self.engines[id as usize].host.as_ref();
+        host.is_some_and(|host| host.takes(direction, packet))
+    }
+
+    /// A copy for the engine, if there is one: its verdict has no effect.
+    fn copy_to_engine(
+        &mut self,
+        engine: Option<u32>,
+        direction: Direction,
+        packet: &Packet,
+        observer: &mut dyn Observer,
+    ) {
+        if let Some(id) = engine
+            && let Some((_, actions)) = self.verdict(id, direction, packet)
+        {
+            self.perform(id, actions, observer);
+        }
+    }
+
+    /// A packet goes on from an engine: by a link, or up to the host. What goes up is there when the
+    /// engine has done all that it wants: the host's answers come to the engine after that.
+    pub(super) fn leave_engine(
+        &mut self,
+        id: u32,
+        packet: &Packet,
+        dscp: u8,
+        observer: &mut dyn Observer,
+    ) {
+        let gateway = &mut self.engines[id as usize];
+        let node = gateway.node;
+        match &mut gateway.host {
+            None => self.forward(node, packet, dscp, observer),
+            Some(host) if packet.to == node => {
+                host.up.push_back(*packet);
+                self.queue.push(self.now, Event::ToHost(id));
+            }
+            Some(_) => self.leave_interface(node, *packet, dscp, observer),
+        }
+    }
+
+    /// What an engine has passed up reaches the host.
+    pub(super) fn reach_host(&mut self, id: u32, observer: &mut dyn Observer) {
+        let gateway = &mut self.engines[id as usize];
+        let node = gateway.node;
+        let packet = gateway.host.as_mut().and_then(|host| host.up.pop_front());
+        if let Some(packet) = packet {
+            self.deliver(node, &packet, observer);
+        }
+    }
+
+    /// Out on a link, past the machine at the node's interface.
+    fn leave_interface(
+        &mut self,
+        node: NodeId,
+        mut packet: Packet,
+        dscp: u8,
+        observer: &mut dyn Observer,
+    ) {
+        self.leaves_mobile(node, &mut packet);
+        self.forward(node, &packet, dscp, observer);
+    }
+}
