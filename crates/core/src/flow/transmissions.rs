@@ -60,6 +60,12 @@ impl Arrivals {
         }
     }
 
+    /// When the newest of what has arrived went out.
+    pub(crate) fn newest_sent(&self) -> Option<Instant> {
+        let sent_at = |slot: Option<(Instant, SeqNum)>| slot.map(|(at, _)| at);
+        sent_at(self.ordinary).max(sent_at(self.ahead))
+    }
+
     /// Adds the arrivals of another ACK.
     pub(crate) fn merge(&mut self, other: Self) {
         if let Some(new) = other.ordinary {

@@ -109,8 +109,10 @@ impl<P: Payload> Turn<'_, P> {
         let was_silent = self.mobile.link == Link::Silent && is_judged;
         // No timestamp shows whether the MH answers a keep-alive or what came before it.
         let is_upload = self.mobile.upload_is_silent();
-        // New data of the FH in the silence may arrive although what came before it is lost.
-        let has_arrived = caches && outcome.arrived_bytes > 0;
+        // What was sent in the silence may arrive although what came before it is lost. The report then
+        // echoes an older timestamp, too.
+        let newest = outcome.arrivals.newest_sent();
+        let has_arrived = caches && newest.is_some_and(|sent_at| sent_at <= self.mobile.since);
         let reports_new = outcome.acked > 0 || has_arrived;
         was_silent && !is_upload && self.flow.answers_from_before_probe(segment, reports_new)
     }

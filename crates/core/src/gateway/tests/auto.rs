@@ -209,6 +209,22 @@ fn a_duplicate_of_a_copy_is_its_answer_although_new_data_passed_before() {
     }
 }
 
+/// A report behind a hole echoes the timestamp from before the hole, whatever it reports.
+#[test]
+fn a_report_shows_that_the_link_kept_what_was_sent_before_the_silence_alone() {
+    for (sent_before, counted) in [(true, [0, 1]), (false, [1, 0])] {
+        let mut bench = bench(Scheme::Auto);
+        let Busy { next, una, tsval } = busy(&mut bench);
+        bench.wait(500);
+        assert!(bench.down(next, LEN).forwarded);
+        let reported = if sent_before { una + LEN } else { next };
+        bench.fh_clock_seen = tsval - 2;
+        bench.up_with_sack(una, reported, reported + LEN);
+        let found = ["recoveries", "false_silences"].map(|name| bench.counter(name));
+        assert_eq!(found, counted, "sent before the silence: {sent_before}");
+    }
+}
+
 /// The FH lacks the last ACKs: it retransmits what the MH has acknowledged.
 #[test]
 fn a_duplicate_of_what_was_acknowledged_before_is_an_answer_too() {
