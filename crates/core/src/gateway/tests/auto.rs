@@ -461,14 +461,21 @@ fn what_is_reported_after_an_outage_widens_the_window() {
     assert!((40..=48).contains(&sent), "{sent}");
 }
 
+/// Twenty of forty segments are lost, and those behind them are reported after this time. The link's shortest
+/// round trip is 20 ms.
+fn a_burst_is_lost(report_after_ms: u64) -> (Bench, u32, super::bench::Answer) {
+    let (mut bench, next) = busy_with_sack(settings(Scheme::Auto));
+    bench.forward(next, 40);
+    bench.wait(report_after_ms);
+    let answer = bench.up_with_sack(next, next + 20 * LEN, next + 30 * LEN);
+    (bench, next, answer)
+}
+
 /// A queue has overflowed. The ACK of a probe would restart the FH's timer: with one probe in a round trip
 /// the FH waited for half a minute.
 #[test]
 fn losses_that_are_left_to_the_fh_are_not_probed() {
-    let (mut bench, next) = busy_with_sack(settings(Scheme::Auto));
-    bench.forward(next, 40);
-    bench.wait(20);
-    let answer = bench.up_with_sack(next, next + 20 * LEN, next + 30 * LEN);
+    let (mut bench, next, answer) = a_burst_is_lost(30);
     assert_eq!(answer, passed());
     // Only the silence is probed, with a byte.
     let byte = format!("DATA {next}..{} ", next + 1);
@@ -476,6 +483,18 @@ fn losses_that_are_left_to_the_fh_are_not_probed() {
     assert!(
         !lines.is_empty() && lines.iter().all(|line| line.starts_with(&byte)),
         "{lines:?}"
+    );
+}
+
+/// A queue that is nearly empty has not overflowed, however many segments are missing.
+#[test]
+fn losses_behind_no_queue_are_the_radios() {
+    let (_, next, answer) = a_burst_is_lost(20);
+    assert!(answer.forwarded);
+    let first = format!("DATA {next}..");
+    assert!(
+        answer.lines.iter().any(|line| line.starts_with(&first)),
+        "{answer:?}"
     );
 }
 

@@ -21,7 +21,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Instant, Segment, SeqNum};
 
-use super::fh_report::{DUP_THRESH, path_rtt};
+use super::fh_report::{DUP_THRESH, path_rtt, short_queue};
 use super::{Snoop, reports, speaks_sack};
 use crate::Payload;
 use crate::flow::{AckOutcome, Flow};
@@ -118,6 +118,9 @@ fn is_fhs_own<P: Payload>(
     let queue: Duration = rtt.saturating_sub(least);
     if queue >= path {
         return true;
+    }
+    if queue < short_queue(snoop, cx.rtt) {
+        return false;
     }
     let una = flow.fh.una;
     let segment_len = flow.cache.segment_len_at(una).unwrap_or(1);
