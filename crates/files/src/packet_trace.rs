@@ -11,6 +11,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::{PCAPNG, create};
 use anyhow::Context as _;
 use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgWriter;
@@ -64,7 +65,7 @@ impl PacketTrace {
     /// are pairs of name and description.
     pub fn create(path: &Path, interfaces: &[(&str, &str)]) -> anyhow::Result<Self> {
         let at = || format!("{}: cannot be written", path.display());
-        let file = BufWriter::new(crate::create(path, crate::PCAPNG).with_context(at)?);
+        let file = BufWriter::new(create(path, PCAPNG).with_context(at)?);
         let mut writer = PcapNgWriter::new(file).with_context(at)?;
         for (name, description) in interfaces {
             let block = InterfaceDescriptionBlock {

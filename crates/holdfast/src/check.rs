@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::terminal::escaped_line;
+use crate::terminal::print_text;
 
 pub(crate) mod interface;
 pub(crate) mod offload;
@@ -90,9 +91,9 @@ impl fmt::Display for Finding {
 /// Prints the findings, a line each.
 ///
 /// Errors: one of them is a problem.
-pub(crate) fn report(findings: &[Finding]) -> anyhow::Result<()> {
+pub(crate) fn report_findings(findings: &[Finding]) -> anyhow::Result<()> {
     let lines = findings.iter().map(|finding| format!("{finding}\n"));
-    crate::terminal::print_text(&lines.collect::<String>())?;
+    print_text(&lines.collect::<String>())?;
     match problems(findings) {
         0 => Ok(()),
         problems => bail!("{problems} problem(s) found"),

@@ -31,10 +31,13 @@ use holdfast_net::keep_path::{Peers, Protocols};
 use holdfast_net::monitor::LinkMonitor;
 use holdfast_net::state_file::HEADER_BYTES;
 
+use crate::check::report_findings;
 use crate::control::{CONTROL_SOCKET_FLAG, ControlListener};
+use crate::counters::by_name;
 use crate::outages::{OutageSender, QUEUED_MAX};
 use crate::runtime::{DaemonKind, InterfaceLock, RUNTIME_DIRECTORY, prepare_parent, random_bytes};
 use crate::settings::{GatewayArgs, GatewaySettings, SchemeName};
+use crate::{broker, keep, listen, log, metrics, web};
 
 pub(crate) mod check;
 mod control;
@@ -64,18 +67,18 @@ const CANNOT_TAKE: &str = "cannot take packets; see: holdfast gateway --check";
 /// Errors: one line each, with what to do about it.
 pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
     if args.check {
-        return crate::check::report(&check::run(&args.settings()?));
+        return report_findings(&check::run(&args.settings()?));
     }
     // First: errors in the settings are logged, and no thread may wait for a reader of the log.
-    crate::log::start(args.log_format)?;
+    log::start(args.log_format)?;
     let settings = args.settings()?;
-    crate::log::set_filter(settings.daemon.log_filter.as_deref());
+    log::set_filter(settings.daemon.log_filter.as_deref());
     // Before any thread that reads packets is started.
     let moves_routes = settings
         .station
         .as_ref()
         .is_some_and(|station| station.took_over_command.is_some());
-    crate::broker::start(DaemonKind::Gateway, &settings.wireless, moves_routes)?;
+    broker::start(DaemonKind::Gateway, &settings.wireless, moves_routes)?;
     serve(args.clone(), settings)
 }
 
@@ -86,8 +89,12 @@ fn serve(args: GatewayArgs, settings: GatewaySettings) -> anyhow::Result<()> {
     let control_socket = settings.daemon.control_socket.as_ref();
     // First: a wrong path leaves no state file.
     let socket = ControlListener::bind(control_socket, CONTROL_SOCKET_FLAG)?;
-    let _metrics = crate::metrics::serve(&settings.metrics, control_socket)?;
-    let _page = crate::web::serve(&settings.web, control_socket)?;
+    let _metrics = metrics::serve(
+        &settings.metrics,
+        control_socket,
+        by_name(counters::groups()),
+    )?;
+    let _page = web::serve(&settings.web, control_socket)?;
     let signals = open_signal_socket(&settings)?;
     let (report, reports) = tokio::sync::mpsc::channel(REPORTS_MAX);
     let (outage, outages) = tokio::sync::mpsc::channel(QUEUED_MAX);
@@ -147,7 +154,7 @@ impl Starter {
         if let Some(protocols) = kept_protocols(settings.daemon.scheme) {
             let taken = (Peers::ByAddress, protocols);
             let outages = self.outages.clone();
-            let worker = crate::keep::start(&self.wireless, taken, settings.keep, outages);
+            let worker = keep::start(&self.wireless, taken, settings.keep, outages);
             running.push(worker.context(CANNOT_TAKE)?);
         }
         Ok(())
@@ -268,7 +275,7 @@ fn open_signal_socket(settings: &GatewaySettings) -> anyhow::Result<Option<std::
         return Ok(None);
     }
     let listen = settings.signals.listen;
-    let socket = crate::listen::udp(listen).with_context(|| {
+    let socket = listen::udp(listen).with_context(|| {
         format!("{listen}: cannot receive the mobiles' signals; name another with --signal-listen")
     })?;
     socket.set_nonblocking(true)?;

@@ -9,8 +9,10 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::cli::{Cli, Generated};
+use crate::counters::{self, CounterGroup};
 use crate::runtime::SETTINGS_DIRECTORY;
 use crate::settings::{MANUAL_FILE, example_files, settings_manual, settings_page};
+use crate::{gateway, mobile};
 
 /// Makes `what` in `directory`.
 pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
@@ -33,8 +35,8 @@ pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
             std::fs::write(directory.join("settings.md"), settings_page()).with_context(failed)?;
         }
         Generated::Counters => {
-            std::fs::write(directory.join("counters.md"), crate::counters::page())
-                .with_context(failed)?;
+            let page = counters::page(counter_groups());
+            std::fs::write(directory.join("counters.md"), page).with_context(failed)?;
         }
         Generated::Examples => {
             if directory == Path::new(SETTINGS_DIRECTORY) {
@@ -49,6 +51,11 @@ pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The counters of both daemons. What both have is there twice.
+fn counter_groups() -> impl Iterator<Item = CounterGroup> {
+    gateway::counters::groups().chain(mobile::counters::groups())
 }
 
 /// Makes the pages of a command and of its subcommands: section 8 for the daemons, 1 for all others.
@@ -71,4 +78,30 @@ fn write_manual(command: &clap::Command, directory: &Path) -> std::io::Result<()
         .replace("gateway(1)", "gateway(8)")
         .replace("mobile(1)", "mobile(8)");
     std::fs::write(directory.join(page.get_filename()), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_counter_has_one_description_which_is_a_sentence() {
+        let described = counters::by_name(counter_groups());
+        for (prefix, infos) in counter_groups() {
+            for info in infos {
+                let name = format!("{prefix}{}", info.name);
+                assert_eq!(described[&name], info, "{name} has two descriptions");
+                let text = info.description;
+                assert!(text.ends_with('.') && text.len() > 15, "{name}: {text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_of_counters_is_what_the_program_makes() {
+        let page_file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/counters.md");
+        let found = std::fs::read_to_string(page_file).unwrap_or_default();
+        let page = counters::page(counter_groups());
+        assert!(found == page, "run: holdfast generate counters docs");
+    }
 }

@@ -30,6 +30,7 @@ use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use crate::control::{ControlListener, ControlReply, ControlRequest, ask_exactly};
+use crate::listen;
 
 /// The limit of connections.
 const CONNECTIONS_MAX: usize = 32;
@@ -112,7 +113,7 @@ pub(crate) fn serve_status(
         outages_max,
     };
     let status = DaemonStatus::new(control_socket.to_owned(), request);
-    HttpServer::start_by(crate::listen::tcp, listen, key, routes(status)).map(Some)
+    HttpServer::start_by(listen::tcp, listen, key, routes(status)).map(Some)
 }
 
 /// The names for which requests at a TCP address are answered.

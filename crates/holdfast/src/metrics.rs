@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Metrics for a monitoring system: the status as text, in the formats of Prometheus and OpenMetrics.
 //!
-//! Names and descriptions of counters are those of their declarations ([`crate::counters`]). No label
+//! Names and descriptions of counters are those of their declarations ([`CountersByName`]). No label
 //! names a flow or a mobile: the number of series is fixed.
 
 use std::fmt::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use axum::Router;
@@ -18,29 +19,34 @@ use holdfast_core::{CounterInfo, LinkState};
 use holdfast_settings::metrics::MetricsSettings;
 
 use crate::control::{BucketStatus, ControlReply, MobileSessionStatus, OutagesStatus, StatusReply};
-use crate::counters;
+use crate::counters::CountersByName;
 use crate::http::{DaemonStatus, HttpServer, serve_status};
 
 /// The media types of the two formats.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Serves the metrics of the daemon with this control socket, if the settings name an address.
+/// Serves the metrics of the daemon with this control socket and these counters, if the settings name an
+/// address.
 ///
 /// Errors: one line; it cannot listen there.
 pub(crate) fn serve(
     settings: &MetricsSettings,
     control_socket: &Path,
+    counters: CountersByName,
 ) -> anyhow::Result<Option<HttpServer>> {
     let listen = settings.listen.as_ref();
     let routes = |status| {
         let routes = Router::new().route("/metrics", get(answer));
-        routes.with_state(status)
+        routes.with_state((status, Arc::new(counters)))
     };
     serve_status(listen, "metrics.listen", control_socket, 0, routes).context("metrics")
 }
 
-async fn answer(State(status): State<DaemonStatus>, headers: HeaderMap) -> Response {
+async fn answer(
+    State((status, counters)): State<(DaemonStatus, Arc<CountersByName>)>,
+    headers: HeaderMap,
+) -> Response {
     let accepted = headers.get(ACCEPT).and_then(|types| types.to_str().ok());
     let is_open_metrics = accepted.is_some_and(|types| types.contains("application/openmetrics"));
     let media_type = if is_open_metrics {
@@ -49,7 +55,10 @@ async fn answer(State(status): State<DaemonStatus>, headers: HeaderMap) -> Respo
         PROMETHEUS
     };
     match status.read().await {
-        Ok(reply) => ([(CONTENT_TYPE, media_type)], page(&reply, is_open_metrics)).into_response(),
+        Ok(reply) => {
+            let page = page(&reply, &counters, is_open_metrics);
+            ([(CONTENT_TYPE, media_type)], page).into_response()
+        }
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error:#}\n")).into_response(),
     }
 }
@@ -62,7 +71,7 @@ fn metric_name(name: &str, info: &CounterInfo) -> String {
 }
 
 /// The metrics of a status.
-fn page(reply: &ControlReply, is_open_metrics: bool) -> String {
+fn page(reply: &ControlReply, described: &CountersByName, is_open_metrics: bool) -> String {
     let mut page = Page {
         text: String::new(),
         is_open_metrics,
@@ -80,7 +89,7 @@ fn page(reply: &ControlReply, is_open_metrics: bool) -> String {
     };
     page.write_outages(outages);
     for (name, value) in counters {
-        if let Some(info) = counters::of_name(name) {
+        if let Some(info) = described.get(name) {
             page.write_counter(&metric_name(name, info), info, *value);
         }
     }
@@ -273,7 +282,19 @@ mod tests {
     use prometheus_parse::{Scrape, Value};
 
     use super::*;
-    use crate::control::SourceStatus;
+    use crate::control::{MobileStatus, SourceStatus};
+    use crate::counters::by_name;
+    use crate::{gateway as gateway_daemon, mobile as mobile_daemon};
+
+    /// The counters of both daemons.
+    fn described() -> CountersByName {
+        by_name(gateway_daemon::counters::groups().chain(mobile_daemon::counters::groups()))
+    }
+
+    /// The page with these counters.
+    fn page(reply: &ControlReply, is_open_metrics: bool) -> String {
+        super::page(reply, &described(), is_open_metrics)
+    }
 
     fn buckets() -> Vec<BucketStatus> {
         [(0.1, 1), (10.0, 3)]
@@ -294,7 +315,7 @@ mod tests {
 
     /// Every counter that there is, each with another value.
     fn counted() -> BTreeMap<String, u64> {
-        counters::names().zip(1_000..).collect()
+        described().into_keys().zip(1_000..).collect()
     }
 
     fn gateway() -> ControlReply {
@@ -343,7 +364,7 @@ mod tests {
         for reply in [gateway(), mobile()] {
             let scrape = parsed(&reply);
             for (name, count) in counted() {
-                let info = counters::of_name(&name).expect("it is declared");
+                let info = described()[&name];
                 let metric = metric_name(&name, info);
                 assert_eq!(value(&scrape, &metric), count.to_string(), "{metric}");
                 assert_eq!(scrape.docs.get(&metric), Some(&info.description.to_owned()));
@@ -402,7 +423,7 @@ mod tests {
     #[test]
     fn the_number_of_series_does_not_depend_on_the_number_of_mobiles() {
         let with = |count: u8| {
-            let mobile = |_| crate::control::MobileStatus::default();
+            let mobile = |_| MobileStatus::default();
             let status = StatusReply {
                 mobiles: (0..count).map(mobile).collect(),
                 ..StatusReply::default()

@@ -25,7 +25,10 @@ use holdfast_core::LinkState;
 
 pub(crate) use sources::modem_interfaces;
 
+use crate::check::report_findings;
 use crate::control::{self, ControlRequest, link_state};
+use crate::counters::by_name;
+use crate::log;
 use crate::settings::{MOBILE_SOCKET, MobileDaemonArgs, SettingsError};
 
 /// Report the link's state to the gateway, or help the flows of the mobile and of hosts behind it: the daemon for a
@@ -94,11 +97,11 @@ Examples:
 /// Runs `holdfast mobile`.
 pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
     match &args.command {
-        None if args.daemon.check => crate::check::report(&check::run(&args.daemon.settings()?)),
+        None if args.daemon.check => report_findings(&check::run(&args.daemon.settings()?)),
         None => {
             // The log starts first, so that an error in the settings never waits for a reader.
-            crate::log::start(args.daemon.log_format)?;
-            daemon::run(args.daemon.clone())
+            log::start(args.daemon.log_format)?;
+            daemon::run(args.daemon.clone(), by_name(counters::groups()))
         }
         Some(MobileCommand::Signal {
             event,

@@ -21,6 +21,7 @@ mod interfaces;
 mod service;
 mod target;
 
+use crate::{gateway, mobile};
 use interfaces::{Candidate, Machine};
 use service::Service;
 use target::Target;
@@ -161,11 +162,9 @@ fn make_plan(args: &SetupArgs) -> anyhow::Result<Plan> {
     let text = machine.settings_text(role, &interface);
     let findings = match role {
         DaemonKind::Gateway => {
-            crate::gateway::check::run(&GatewaySettings::of_text(target.path(), &text)?)
+            gateway::check::run(&GatewaySettings::of_text(target.path(), &text)?)
         }
-        DaemonKind::Mobile => {
-            crate::mobile::check::run(&MobileSettings::of_text(target.path(), &text)?)
-        }
+        DaemonKind::Mobile => mobile::check::run(&MobileSettings::of_text(target.path(), &text)?),
     };
     Ok(Plan {
         role,

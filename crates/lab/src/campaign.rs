@@ -209,6 +209,7 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::framing::Framing;
     use crate::scenario::{Scenario, Shard};
     use crate::substrate::{ExecutionSettings, SubstrateKind};
     use std::path::Path;
@@ -342,7 +343,7 @@ mod tests {
     }
 
     fn line_of(run: &Run) -> ResultLine {
-        let framing = crate::framing::Framing::new(1460, false);
+        let framing = Framing::new(1460, false);
         ResultLine::of(run, "model", "reno".into(), framing)
     }
 

@@ -36,6 +36,7 @@ use crate::scenario::{self, Run, SCENARIO_BYTES_MAX, Scenario};
 use crate::substrate::SubstrateKind;
 use selection::{is_own, is_today, scenario_name};
 
+use crate::claims::CLAIMS_FILE;
 pub use command::quoted;
 
 /// The page's style.
@@ -114,7 +115,7 @@ pub fn page(paper: &Paper, lines: &[ResultLine], made_by: &str) -> anyhow::Resul
                     h2 { "1. The paper beside what came out here" }
                     p.quiet {
                         "Verdicts are computed from the printed values and the runs, by the rules in "
-                        code { (paper.folder.join(crate::claims::CLAIMS_FILE).display()) } "."
+                        code { (paper.folder.join(CLAIMS_FILE).display()) } "."
                     }
                     @for table in &tables { (table) }
                     (statements::section(paper, &entries))

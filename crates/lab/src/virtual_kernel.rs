@@ -23,6 +23,7 @@
 //! Source: `arch/um` of Linux, `Documentation/virt/uml/user_mode_linux_howto_v2.rst`,
 //! `arch/um/kernel/time.c` on time travel.
 
+mod exchange;
 mod inside;
 mod processor;
 mod run;
@@ -33,7 +34,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
-pub use inside::{INSIDE_ARGUMENTS, be_init};
+pub use inside::be_init;
 pub use run::{Job, Outcome};
 pub use setup::SetupOptions;
 

@@ -28,6 +28,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
+use crate::rtnl::Rtnl;
 use crate::syscall::{at, check};
 
 /// A network namespace held by a file descriptor; clones share it.
@@ -49,7 +50,7 @@ impl NetNs {
                     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
                         .map_err(|error| at("create a network namespace", &error.into()))?;
                     let ns = Self::current()?;
-                    crate::rtnl::Rtnl::open()?.set_up(LOOPBACK_IFINDEX)?;
+                    Rtnl::open()?.set_up(LOOPBACK_IFINDEX)?;
                     Ok(ns)
                 })
                 .join()

@@ -9,7 +9,7 @@ use std::fs;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd, AsRawFd as _};
 
 use futures_util::TryStreamExt as _;
 use netlink_packet_route::link::{
@@ -18,8 +18,6 @@ use netlink_packet_route::link::{
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteMetric};
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use tokio::runtime::{Builder, Runtime};
-
-use crate::netns::NetNs;
 
 mod neighbours;
 
@@ -195,9 +193,8 @@ impl Rtnl {
         )
     }
 
-    /// Moves the link to another namespace, where its index may change.
-    pub fn move_to_ns(&self, ifindex: u32, ns: &NetNs) -> io::Result<()> {
-        use std::os::fd::AsFd as _;
+    /// Moves the link to the namespace of this descriptor, where its index may change.
+    pub fn move_to_ns(&self, ifindex: u32, ns: &impl AsFd) -> io::Result<()> {
         self.change(
             &format!("move link {ifindex} to a namespace"),
             LinkUnspec::new_with_index(ifindex)
@@ -217,11 +214,10 @@ impl Rtnl {
     pub fn add_veth(
         &self,
         name_a: &str,
-        ns_a: &NetNs,
+        ns_a: &impl AsFd,
         name_b: &str,
-        ns_b: &NetNs,
+        ns_b: &impl AsFd,
     ) -> io::Result<()> {
-        use std::os::fd::AsFd as _;
         let step = format!("add veth {name_a} and {name_b}");
         let mut message = LinkVeth::new(name_a, name_b)
             .setns_by_fd(ns_a.as_fd().as_raw_fd())

@@ -127,6 +127,7 @@ mod tests {
     use super::*;
     use crate::flow::Sender;
     use crate::flow::handoff::tests::{flow, state};
+    use crate::handoff::FlowState;
     use crate::testing::{Bytes, data};
     use crate::timers::{Subject, Timers};
 
@@ -222,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_flow_that_was_packed_is_the_same_flow_again() {
-        let state = crate::handoff::FlowState {
+        let state = FlowState {
             fh_una: SeqNum::new(9_000),
             fh_fin: None,
             mh_fin: None,

@@ -16,6 +16,7 @@ use holdfast_wire::Instant;
 use super::Connection;
 use super::flows::Flows;
 use crate::Payload;
+use crate::bandwidth::CellSettings;
 use crate::bandwidth::{Estimate, Need, Standing, drained, shares};
 use crate::mobile::Mobile;
 use crate::settings::Settings;
@@ -79,7 +80,7 @@ pub(super) struct Tables<'a, P: Payload> {
 impl Cells {
     /// The cells of the settings.
     pub(super) fn new(settings: &Settings) -> Self {
-        let cell = |set: &crate::bandwidth::CellSettings| Cell {
+        let cell = |set: &CellSettings| Cell {
             set: set.bytes_per_s,
             ..Cell::default()
         };

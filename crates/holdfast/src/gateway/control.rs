@@ -28,6 +28,7 @@ use super::links::{self, WirelessLink};
 use super::station::HandoffReport;
 use super::took_over::TookOver;
 use super::worker_status::WorkerEnd;
+use crate::broker;
 use crate::command::Command;
 use crate::control::{
     CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, UNKNOWN_STATE,
@@ -174,7 +175,7 @@ impl Control {
         let now = Instant::from_nanos(monotonic_ns());
         control.outages.borrow_mut().finish(now);
         tracing::info!("gateway left");
-        crate::broker::check()
+        broker::check()
     }
 
     /// Waits for the ends of workers that were started of late.
@@ -213,7 +214,7 @@ impl Control {
 
     /// Reports to the service manager that the daemon works, if it does.
     fn look(&self) -> anyhow::Result<()> {
-        if crate::broker::is_lost() && !self.leaving.get() {
+        if broker::is_lost() && !self.leaving.get() {
             tracing::error!("{}", holdfast_net::privileges::LOST);
             return self.leave();
         }

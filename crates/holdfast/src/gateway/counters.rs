@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The groups of the gateway's counters.
 
+use holdfast_core::Counters;
 use holdfast_core::handoff::{ChannelCounters, HandoffCounters};
 use holdfast_core::signal::{PeerCounters, Rejection};
-use holdfast_core::{CounterInfo, Counters};
 use holdfast_net::counters::DATA_PATH;
 
 use super::station::StationCounters;
 use super::worker::{WorkerCounters, WorkerGauges};
+use crate::counters::{CounterGroup, KEEP};
 
-/// What begins the names of a group, and its counters.
-pub(crate) const GROUPS: [(&str, &[CounterInfo]); 9] = [
+const OWN: [CounterGroup; 9] = [
     ("", Counters::INFO),
     ("worker.", WorkerCounters::INFO),
     ("worker.", WorkerGauges::INFO),
@@ -21,3 +21,8 @@ pub(crate) const GROUPS: [(&str, &[CounterInfo]); 9] = [
     ("handoff.", StationCounters::INFO),
     ("handoff.", ChannelCounters::INFO),
 ];
+
+/// All groups of the gateway.
+pub(crate) fn groups() -> impl Iterator<Item = CounterGroup> {
+    OWN.into_iter().chain(KEEP)
+}

@@ -8,6 +8,7 @@ use tokio::net::UdpSocket;
 use super::control::Control;
 use super::open_signal_socket;
 use crate::command::{Command, Limits};
+use crate::log;
 use crate::service;
 use crate::settings::{GatewaySettings, Reloaded, nothing_changed};
 
@@ -33,7 +34,7 @@ impl Control {
             drain: settings.daemon.drain,
             keep: settings.keep,
         })));
-        crate::log::set_filter(settings.daemon.log_filter.as_deref());
+        log::set_filter(settings.daemon.log_filter.as_deref());
         let announced = reloaded.announce(has_reached);
         self.settings.replace(reloaded.settings);
         announced

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The groups of the mobile's counters, beside those of the workers that the gateway has too.
+//! The groups of the mobile's counters.
 
-use holdfast_core::CounterInfo;
 use holdfast_core::compression::DecompressionCounters;
 use holdfast_core::mobile_host::MobileHostCounters;
 use holdfast_core::signal::{MobileCounters, Rejection};
@@ -10,9 +9,9 @@ use holdfast_net::counters::{DATA_PATH, KEEP_PATH, MOBILE_PATH};
 use super::daemon::DaemonCounters;
 use super::host::{HostCounters, HostGauges};
 use super::{decompress, uplink};
+use crate::counters::{CounterGroup, KEEP};
 
-/// What begins the names of a group, and its counters.
-pub(crate) const GROUPS: [(&str, &[CounterInfo]); 12] = [
+const OWN: [CounterGroup; 12] = [
     ("", MobileCounters::INFO),
     ("", DaemonCounters::INFO),
     ("rejected.", Rejection::INFO),
@@ -26,3 +25,8 @@ pub(crate) const GROUPS: [(&str, &[CounterInfo]); 12] = [
     ("decompression.", decompress::WorkerCounters::INFO),
     ("decompression.", decompress::WorkerGauges::INFO),
 ];
+
+/// All groups of the mobile.
+pub(crate) fn groups() -> impl Iterator<Item = CounterGroup> {
+    OWN.into_iter().chain(KEEP)
+}

@@ -25,11 +25,12 @@ use super::host::Host;
 use super::sources::Sources;
 use super::uplink::Uplink;
 use crate::control::{CONTROL_SOCKET_FLAG, Callers, ControlListener};
+use crate::counters::CountersByName;
 use crate::interface::NamedInterface;
 use crate::outages::{EndedOutage, OutageList, QUEUED_MAX};
 use crate::runtime::{DaemonKind, InterfaceLock, random_bytes};
-use crate::service;
 use crate::settings::{MobileDaemonArgs, MobileSettings, resolve};
+use crate::{broker, log, metrics, service, web};
 
 mod link;
 mod outages;
@@ -42,18 +43,18 @@ pub(super) use requests::DaemonCounters;
 /// Time between two tries to find the gateway's address by its name.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(5);
 
-/// Runs the daemon until SIGTERM, SIGINT or SIGQUIT.
-pub(super) fn run(args: MobileDaemonArgs) -> anyhow::Result<()> {
+/// Runs the daemon until SIGTERM, SIGINT or SIGQUIT. Metrics have these counters.
+pub(super) fn run(args: MobileDaemonArgs, counters: CountersByName) -> anyhow::Result<()> {
     let settings = args.settings()?;
-    crate::log::set_filter(settings.log_filter.as_deref());
+    log::set_filter(settings.log_filter.as_deref());
     let _lock = InterfaceLock::take(DaemonKind::Mobile, &settings.interface)?;
     // It is registered once, with this process's own capabilities.
     let congestion = HandoffTimes::open(&settings);
-    crate::broker::start(DaemonKind::Mobile, [&settings.interface], false)?;
+    broker::start(DaemonKind::Mobile, [&settings.interface], false)?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
-        .block_on(Daemon::open(args, settings, congestion)?.run())
+        .block_on(Daemon::open(args, settings, congestion)?.run(counters))
 }
 
 struct Daemon {
@@ -130,11 +131,11 @@ impl Daemon {
         })
     }
 
-    async fn run(mut self) -> anyhow::Result<()> {
+    async fn run(mut self, counters: CountersByName) -> anyhow::Result<()> {
         let control_socket = &self.settings.control_socket;
         let listener = ControlListener::bind(control_socket, CONTROL_SOCKET_FLAG)?;
-        let _metrics = crate::metrics::serve(&self.settings.metrics, control_socket)?;
-        let _page = crate::web::serve(&self.settings.web, control_socket)?;
+        let _metrics = metrics::serve(&self.settings.metrics, control_socket, counters)?;
+        let _page = web::serve(&self.settings.web, control_socket)?;
         let mut callers = Callers::of(listener.try_clone()?)?;
         let mut sources = Sources::start(&self.settings);
         self.link.note_started(sources.kinds());
@@ -191,7 +192,7 @@ impl Daemon {
                 _ = interrupt.recv() => break,
                 _ = quit.recv() => break,
                 _ = pulse.tick() => {
-                    if crate::broker::is_lost() {
+                    if broker::is_lost() {
                         break;
                     }
                     self.look();
@@ -208,7 +209,7 @@ impl Daemon {
             uplink.release();
         }
         self.finish_outages();
-        crate::broker::check()
+        broker::check()
     }
 
     fn now(&self) -> Instant {

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::command::{Command, Limits, RunningWorker};
 use crate::gateway::engine;
+use crate::keep;
 use crate::outages::OutageSender;
 use crate::runtime::random_bytes;
 use crate::settings::UplinkSettings;
@@ -167,7 +168,7 @@ impl Starter {
         };
         let taken = (Peers::WholeLink, protocols);
         let (keep, outages) = (self.settings.keep, self.outages.clone());
-        running.push(crate::keep::start(interface, taken, keep, outages)?);
+        running.push(keep::start(interface, taken, keep, outages)?);
         Ok(())
     }
 

@@ -24,6 +24,7 @@ use crate::control::link_state;
 
 mod handoff;
 
+use crate::web;
 pub(crate) use handoff::StationSettings;
 pub(crate) use holdfast_settings::gateway::SchemeName;
 
@@ -98,7 +99,7 @@ pub(crate) struct GatewayArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     signal_listen: Option<SocketAddr>,
     /// Where to serve the live page
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::web::listen)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = web::listen)]
     web: Option<Listen>,
 }
 

@@ -24,6 +24,7 @@ use super::reload::{MOBILE_LIVE, Reloaded};
 
 mod sources;
 
+use crate::web;
 pub(crate) use holdfast_settings::mobile::Cell;
 pub(crate) use sources::{ModemChoice, SourceSettings};
 
@@ -61,7 +62,7 @@ pub(crate) struct MobileDaemonArgs {
     #[arg(long, value_name = "SET", value_enum)]
     freeze_set: Option<FreezeSet>,
     /// Where to serve the live page
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::web::listen)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = web::listen)]
     web: Option<Listen>,
     /// How to write the log, on standard error
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]

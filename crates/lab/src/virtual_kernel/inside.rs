@@ -17,11 +17,7 @@ use holdfast_net::rtnl::Rtnl;
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, reboot, sethostname};
 
-use super::run::{REPLY_FILE, REQUEST_FILE, Reply, Request, STDERR_FILE, STDOUT_FILE};
-
-/// How our own binary is started as the first program; its command line must lead to
-/// [`be_init`].
-pub const INSIDE_ARGUMENTS: [&str; 2] = ["lab", "inside"];
+use super::exchange::{REPLY_FILE, REQUEST_FILE, Reply, Request, STDERR_FILE, STDOUT_FILE};
 
 /// Where the job's folder is.
 const JOB: &str = "/run/job";

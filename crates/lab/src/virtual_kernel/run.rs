@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use holdfast_testbed::stop::StopFlag;
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde::{Deserialize, Serialize};
 
 use super::VirtualKernel;
-use super::inside::INSIDE_ARGUMENTS;
+use super::exchange::{
+    INSIDE_ARGUMENTS, REPLY_FILE, REQUEST_FILE, Reply, Request, STDERR_FILE, STDOUT_FILE,
+};
 use super::processor::Seat;
 
 /// Memory inside unless asked for, in MiB. The host gives what is used alone.
@@ -27,12 +28,7 @@ const BOOT_TIME_NS: u64 = 1_735_689_600_000_000_000;
 /// Lines of a log that an error shows.
 const LINES_SHOWN: usize = 5;
 
-/// Names of files in the job's folder.
-pub(super) const REQUEST_FILE: &str = "virtual-job.json";
-/// What the first program inside leaves.
-pub(super) const REPLY_FILE: &str = "virtual-outcome.json";
-pub(super) const STDOUT_FILE: &str = "stdout";
-pub(super) const STDERR_FILE: &str = "stderr";
+/// More files in the job's folder.
 const CONSOLE_FILE: &str = "console";
 /// A link to the first program.
 const INIT_FILE: &str = "virtual-init";
@@ -77,24 +73,6 @@ impl Job {
             limit: LIMIT,
         }
     }
-}
-
-/// The request to the first program inside.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Request {
-    pub(super) program: String,
-    pub(super) arguments: Vec<String>,
-    pub(super) environment: Vec<(String, String)>,
-}
-
-/// Its reply.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Reply {
-    pub(super) exit_code: Option<i32>,
-    pub(super) signal: Option<i32>,
-    pub(super) virtual_s: f64,
-    /// Why there was no command.
-    pub(super) error: Option<String>,
 }
 
 /// How a command ended.

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use super::*;
-use crate::netns::available_or_skip;
+use crate::netns::{NetNs, available_or_skip};
 
 /// Two namespaces with a veth pair between them, addressed and up.
 fn pair() -> (NetNs, NetNs) {

@@ -190,7 +190,7 @@ mod tests {
     use super::super::settings::TcpSettings;
     use super::*;
     use crate::experiment::{Experiment, Hop, Transfer};
-    use crate::outcome::Outcome;
+    use crate::outcome::{Outcome, Sample};
 
     const LC_CWE: OnHandoff = OnHandoff::LcCwe {
         classifies: true,
@@ -239,7 +239,7 @@ mod tests {
 
     /// The least congestion window from the handoff's begin on, segments.
     fn least_window(outcome: &Outcome) -> u64 {
-        let after = |sample: &&crate::outcome::Sample| sample.at.as_secs_f64() > LEAVES_S;
+        let after = |sample: &&Sample| sample.at.as_secs_f64() > LEAVES_S;
         let series = outcome.transfers[0].series.iter().filter(after);
         series.map(|sample| sample.cwnd).min().unwrap() / 1000
     }

@@ -3,9 +3,11 @@
 //! reads its settings file again (SIGHUP, or `systemctl reload`).
 
 use super::Daemon;
+use crate::log;
 use crate::mobile::uplink::Uplink;
 use crate::service;
 use crate::settings::nothing_changed;
+use crate::workers::Workers;
 
 impl Daemon {
     /// What the service manager shows of this daemon.
@@ -31,7 +33,7 @@ impl Daemon {
             self.note_uplink();
         }
         let workers = self.uplink.as_ref().map(Uplink::workers);
-        if workers.is_none_or(crate::workers::Workers::are_alive) {
+        if workers.is_none_or(Workers::are_alive) {
             // A try to attach may have succeeded.
             service::alive(&self.service_status());
         } else {
@@ -65,7 +67,7 @@ impl Daemon {
             (Some(uplink), Some(limits)) => uplink.set_limits(limits),
             _ => true,
         };
-        crate::log::set_filter(settings.log_filter.as_deref());
+        log::set_filter(settings.log_filter.as_deref());
         let announced = reloaded.announce(has_reached);
         self.settings = reloaded.settings;
         announced

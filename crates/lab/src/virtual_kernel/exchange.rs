@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the host and the first program inside tell each other: files in the job's folder.
+
+use serde::{Deserialize, Serialize};
+
+/// The command line of our own binary as the first program.
+pub(super) const INSIDE_ARGUMENTS: [&str; 2] = ["lab", "inside"];
+
+/// The file with the [`Request`].
+pub(super) const REQUEST_FILE: &str = "virtual-job.json";
+/// The file with the [`Reply`].
+pub(super) const REPLY_FILE: &str = "virtual-outcome.json";
+/// The files with what the command prints.
+pub(super) const STDOUT_FILE: &str = "stdout";
+pub(super) const STDERR_FILE: &str = "stderr";
+
+/// The command for the first program inside.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Request {
+    pub program: String,
+    pub arguments: Vec<String>,
+    pub environment: Vec<(String, String)>,
+}
+
+/// How it ended.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Reply {
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub virtual_s: f64,
+    /// Why there was no command.
+    pub error: Option<String>,
+}
