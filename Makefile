@@ -39,7 +39,7 @@ paper: ## all figures of the pages that a stage makes, again: target/paper/index
 same: ## the packets of every run on the model, compared with a committed file: some minutes
 	@scripts/packages.sh build
 	@scripts/toolchain.sh
-	@cargo run --locked --release --package holdfast-lab --example same -- $(ARGS)
+	@cargo run --locked --package holdfast-lab --example same -- $(ARGS)
 
 fuzz: ## hostile input for what reads from outside, a minute a target; ARGS='-s 600 engine stations'
 	@scripts/fuzz.sh $(ARGS)

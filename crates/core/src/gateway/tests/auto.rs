@@ -489,17 +489,17 @@ fn losses_that_are_left_to_the_fh_are_not_probed() {
     );
 }
 
-/// A queue that is nearly empty has not overflowed, if not too much is missing.
+/// A queue that is nearly empty has not overflowed, however much is missing.
 #[test]
 fn losses_behind_a_short_queue_are_the_radios() {
-    let (_, next, answer) = a_burst_is_lost(8, 20);
-    let first = format!("DATA {next}..");
-    assert!(
-        answer.lines.iter().any(|line| line.starts_with(&first)),
-        "{answer:?}"
-    );
-    let (_, _, answer) = a_burst_is_lost(20, 20);
-    assert_eq!(answer, passed());
+    for lost in [8, 40] {
+        let (_, next, answer) = a_burst_is_lost(lost, 20);
+        let first = format!("DATA {next}..");
+        assert!(
+            answer.lines.iter().any(|line| line.starts_with(&first)),
+            "{answer:?}"
+        );
+    }
 }
 
 /// A queue that overflows loses single segments of a large window: more ranges are reported than an ACK has
