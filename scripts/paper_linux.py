@@ -373,7 +373,7 @@ def recordings_gaps(lines):
             ["after the first packet over the link, median"], ["after the first packet over the link, 90th percentile"],
             ["gaps with a new byte before the next gap"]]
     for scheme in ("none", "auto"):
-        runs = [run for run in lines if run["scheme"] == scheme and not run["cell"]["conditions"].startswith("kept")]
+        runs = [run for run in lines if run["scheme"] == scheme and run["cell"]["conditions"] != "kept"]
         gaps = [gap for run in runs for gap in zip(run["stalls_s"], run["link"].get("first_packet_s", []))]
         stalls = sorted(stall for stall, _ in gaps if stall is not None)
         after = sorted(stall - packet for stall, packet in gaps if stall is not None and packet is not None)

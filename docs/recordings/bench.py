@@ -65,8 +65,6 @@ UPLINKS = {
 }
 SENDERS = ["cubic", "bbr", "reno"]
 CONDITIONS = {"lost": ("lose", 0.0), "kept": ("keep", 0.0), "lost, 1 % loss": ("lose", 0.01)}
-# For what the queue drops alone: without a gateway, beside the cells with 1 % loss.
-BASE_CONDITIONS = {"kept, 1 % loss": ("keep", 0.01)}
 QUEUES = [50, 200, 1000]
 FLOWS = ["1 flow", "8 flows", "1 flow and a call"]
 # A call: 50 datagrams a second toward the mobile, of 200 bytes.
@@ -139,11 +137,11 @@ def windows(file, generator):
     return sorted((apart + [start for start in fitting if start not in apart])[:WINDOWS])
 
 
-def core(recordings, all_conditions):
+def core(recordings):
     return [
         (Cell(conditions, sender, 200, FLOWS[0], recording), file)
-        for conditions in all_conditions
-        for sender in (SENDERS if "loss" not in conditions else SENDERS[:2])
+        for conditions in CONDITIONS
+        for sender in (SENDERS if conditions != "lost, 1 % loss" else SENDERS[:2])
         for recording, file in recordings.items()
     ]
 
@@ -179,7 +177,7 @@ def carry_out(name, cells, seed, schemes):
         missing = [scheme for scheme in schemes if (cell, scheme) not in there]
         if not missing:
             continue
-        effect, loss = (CONDITIONS | BASE_CONDITIONS)[cell.conditions]
+        effect, loss = CONDITIONS[cell.conditions]
         is_upload = cell.recording in UPLINKS
         scenario = FOLDER / f"{name}.toml"
         scenario.write_text(
@@ -218,20 +216,18 @@ class Results:
     """Runs by cell, scheme and window."""
 
     def __init__(self, files):
-        self.cells, self.bases = (collections.defaultdict(lambda: collections.defaultdict(dict)) for _ in range(2))
+        self.cells = collections.defaultdict(lambda: collections.defaultdict(dict))
         for file in files:
             for line in Path(file).read_text().splitlines():
                 run = json.loads(line)
                 if not run["intact"]:
                     sys.exit(f"bench.py: {run['variant']}: other bytes arrived than were sent")
-                cell = Cell(**run["cell"])
-                cells = self.bases if cell.conditions in BASE_CONDITIONS else self.cells
-                cells[cell][run["scheme"]][run["parameters"]["start_s"]] = run
+                self.cells[Cell(**run["cell"])][run["scheme"]][run["parameters"]["start_s"]] = run
         found = {scheme for by_scheme in self.cells.values() for scheme in by_scheme}
         self.schemes = [scheme for scheme in ALL_SCHEMES if scheme in found]
 
     def median(self, measure, cell, scheme):
-        runs = (self.cells if cell in self.cells else self.bases)[cell].get(scheme)
+        runs = self.cells[cell].get(scheme)
         return statistics.median(map(measure, runs.values())) if runs else None
 
     def ratio(self, cell, scheme):
@@ -242,9 +238,8 @@ class Results:
 
     def floods(self, cell, scheme):
         """Whether the link's queue drops more than 1.5 times no gateway's share, lost or kept, or 0.5 %."""
-        effect, rest = cell.conditions[:4], cell.conditions[4:]
-        other = cell._replace(conditions={"lost": "kept", "kept": "lost"}[effect] + rest)
-        bases = [self.median(dropped, of_effect, BASE) or 0 for of_effect in (cell, other)]
+        other = {"lost": "kept", "kept": "lost"}.get(cell.conditions, cell.conditions)
+        bases = [self.median(dropped, c, BASE) for c in (cell, cell._replace(conditions=other)) if c in self.cells]
         return self.median(dropped, cell, scheme) > max(0.005, 1.5 * max(bases))
 
 
@@ -429,10 +424,9 @@ def pictures(results, name):
 def main(arguments):
     match arguments:
         case ["core", *schemes]:
-            carry_out("core", core(CORE, BASE_CONDITIONS), 1, [BASE])
-            files = [carry_out("core", core(CORE, CONDITIONS), 1, schemes or SCHEMES)]
+            files = [carry_out("core", core(CORE), 1, schemes or SCHEMES)]
         case ["uploads", *schemes]:
-            files = [carry_out("uploads", core(UPLINKS, CONDITIONS), 1, schemes or UPLOAD_SCHEMES)]
+            files = [carry_out("uploads", core(UPLINKS), 1, schemes or UPLOAD_SCHEMES)]
         case ["draw", count, seed, *schemes] if count.isdigit():
             files = [carry_out(f"draw-{seed}", drawn(int(count), seed), seed, schemes or ALL_SCHEMES)]
         case ["tables", *files] if files:
