@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the host and the first program inside tell each other: files in the job's folder.
+//! What the host and the first program inside exchange: files in the job's folder.
 
 use serde::{Deserialize, Serialize};
 
