@@ -188,9 +188,9 @@ unused_dependencies() {
     done
 }
 
-# A path to a module of this crate outside of an import: the search for circles does not see it.
+# A path to another module of this crate outside of an import: the search for circles does not see it.
 inline_paths() {
-    rust_files | grep -v -E '/tests?(/|\.rs$)' | xargs grep -n -E '[^$]\bcrate::[a-z_]+::' |
+    rust_files | grep -v -E '/tests?(/|\.rs$)' | xargs grep -n -E '[^$]\b(crate|super)::[a-z_]+::' |
         grep -v -E '^[^:]*:[0-9]*: *(pub(\([a-z: ]+\))? )?use |//[/!]|pub\(in crate|crate::counters!'
 }
 

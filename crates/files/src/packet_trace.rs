@@ -11,7 +11,6 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::{PCAPNG, create};
 use anyhow::Context as _;
 use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgWriter;
@@ -19,6 +18,8 @@ use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPa
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
+
+use crate::{PCAPNG, create};
 
 /// Bytes kept of each packet: all headers with their options, little of the payload.
 const SNAP_BYTES: usize = 160;

@@ -13,8 +13,7 @@ use anyhow::bail;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::terminal::escaped_line;
-use crate::terminal::print_text;
+use crate::terminal::{escaped_line, print_text};
 
 pub(crate) mod interface;
 pub(crate) mod offload;

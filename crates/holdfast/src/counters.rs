@@ -21,9 +21,10 @@ pub(crate) const KEEP: [CounterGroup; 4] = [
     ("data-path.", KEEP_PATH),
 ];
 
-/// The counter of each name.
+/// Counters by the names that the status has.
 pub(crate) type CountersByName = BTreeMap<String, &'static CounterInfo>;
 
+/// The counters of these groups. One that several groups have is there once.
 pub(crate) fn by_name(groups: impl Iterator<Item = CounterGroup>) -> CountersByName {
     let named = |(prefix, infos): CounterGroup| {
         let name = move |info: &'static CounterInfo| (format!("{prefix}{}", info.name), info);

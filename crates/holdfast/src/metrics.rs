@@ -284,16 +284,26 @@ mod tests {
     use super::*;
     use crate::control::{MobileStatus, SourceStatus};
     use crate::counters::by_name;
-    use crate::{gateway as gateway_daemon, mobile as mobile_daemon};
+    use crate::gateway::counters as gateway_counters;
+    use crate::mobile::counters as mobile_counters;
 
-    /// The counters of both daemons.
-    fn described() -> CountersByName {
-        by_name(gateway_daemon::counters::groups().chain(mobile_daemon::counters::groups()))
+    fn described(reply: &ControlReply) -> CountersByName {
+        match reply {
+            ControlReply::Mobile(_) => of_mobile(),
+            _ => of_gateway(),
+        }
     }
 
-    /// The page with these counters.
+    fn of_gateway() -> CountersByName {
+        by_name(gateway_counters::groups())
+    }
+
+    fn of_mobile() -> CountersByName {
+        by_name(mobile_counters::groups())
+    }
+
     fn page(reply: &ControlReply, is_open_metrics: bool) -> String {
-        super::page(reply, &described(), is_open_metrics)
+        super::page(reply, &described(reply), is_open_metrics)
     }
 
     fn buckets() -> Vec<BucketStatus> {
@@ -313,9 +323,9 @@ mod tests {
         }
     }
 
-    /// Every counter that there is, each with another value.
-    fn counted() -> BTreeMap<String, u64> {
-        described().into_keys().zip(1_000..).collect()
+    /// Every counter of a daemon, each with another value.
+    fn counted(described: CountersByName) -> BTreeMap<String, u64> {
+        described.into_keys().zip(1_000..).collect()
     }
 
     fn gateway() -> ControlReply {
@@ -323,7 +333,7 @@ mod tests {
             scheme: "hold".into(),
             wireless: "a\"b\\c".into(),
             outages: outages(),
-            counters: counted(),
+            counters: counted(of_gateway()),
             ..StatusReply::default()
         }))
     }
@@ -337,7 +347,7 @@ mod tests {
                 ..SourceStatus::default()
             }],
             outages: outages(),
-            counters: counted(),
+            counters: counted(of_mobile()),
             ..MobileSessionStatus::default()
         }))
     }
@@ -363,8 +373,7 @@ mod tests {
     fn another_parser_reads_every_counter_with_its_type_and_description() {
         for reply in [gateway(), mobile()] {
             let scrape = parsed(&reply);
-            for (name, count) in counted() {
-                let info = described()[&name];
+            for (count, (name, info)) in (1_000..).zip(described(&reply)) {
                 let metric = metric_name(&name, info);
                 assert_eq!(value(&scrape, &metric), count.to_string(), "{metric}");
                 assert_eq!(scrape.docs.get(&metric), Some(&info.description.to_owned()));

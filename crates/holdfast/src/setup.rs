@@ -16,12 +16,12 @@ use crate::check::{Finding, problems};
 use crate::runtime::DaemonKind;
 use crate::settings::{GatewaySettings, MobileSettings, interface_name};
 use crate::terminal::{escaped_line, print_text};
+use crate::{gateway, mobile};
 
 mod interfaces;
 mod service;
 mod target;
 
-use crate::{gateway, mobile};
 use interfaces::{Candidate, Machine};
 use service::Service;
 use target::Target;

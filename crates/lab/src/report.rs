@@ -29,14 +29,13 @@ use std::path::PathBuf;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::claims::Metric;
-use crate::claims::{self, Entry, Paper};
+use crate::claims::{self, CLAIMS_FILE, Entry, Paper};
 use crate::library;
 use crate::results::{COMMIT, ResultLine, grouped, same};
 use crate::scenario::{self, Run, SCENARIO_BYTES_MAX, Scenario};
 use crate::substrate::SubstrateKind;
 use selection::{is_own, is_today, scenario_name};
 
-use crate::claims::CLAIMS_FILE;
 pub use command::quoted;
 
 /// The page's style.

@@ -109,11 +109,14 @@ impl<P: Payload> Turn<'_, P> {
         let was_silent = self.mobile.link == Link::Silent && is_judged;
         // No timestamp shows whether the MH answers a keep-alive or what came before it.
         let is_upload = self.mobile.upload_is_silent();
-        // What was sent in the silence may arrive although what came before it is lost. The report then
-        // echoes an older timestamp, too.
-        let newest = outcome.arrivals.newest_sent();
-        let has_arrived = caches && newest.is_some_and(|sent_at| sent_at <= self.mobile.since);
-        let reports_new = outcome.acked > 0 || has_arrived;
+        let reports_new = if self.flow.sacked.is_empty() {
+            outcome.acked > 0
+        } else {
+            // Behind a hole what was sent in the silence may arrive although the hole is lost. The report
+            // echoes an older timestamp all the same.
+            let newest_sent_at = outcome.arrivals.newest_sent();
+            newest_sent_at.is_some_and(|at| at <= self.mobile.since)
+        };
         was_silent && !is_upload && self.flow.answers_from_before_probe(segment, reports_new)
     }
 

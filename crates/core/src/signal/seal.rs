@@ -66,6 +66,7 @@ pub(super) fn open(key: &MobileKey, datagram: &[u8]) -> Result<Vec<u8>, Rejectio
 
 #[cfg(test)]
 mod tests {
+    use super::super::DATAGRAM_BYTES_MAX;
     use super::*;
 
     fn key(byte: u8) -> MobileKey {
@@ -115,7 +116,7 @@ mod tests {
             key_id(&good[..47], Recipient::Gateway),
             Err(Rejection::BadLength)
         );
-        let long = vec![0; super::super::DATAGRAM_BYTES_MAX + 1];
+        let long = vec![0; DATAGRAM_BYTES_MAX + 1];
         assert_eq!(key_id(&long, Recipient::Gateway), Err(Rejection::BadLength));
         assert_eq!(key_id(&[], Recipient::Gateway), Err(Rejection::BadLength));
     }

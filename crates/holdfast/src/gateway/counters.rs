@@ -10,10 +10,14 @@ use super::station::StationCounters;
 use super::worker::{WorkerCounters, WorkerGauges};
 use crate::counters::{CounterGroup, KEEP};
 
-const OWN: [CounterGroup; 9] = [
+/// The counters of an engine and its worker. A mobile with an engine has them too.
+pub(crate) const ENGINE: [CounterGroup; 3] = [
     ("", Counters::INFO),
     ("worker.", WorkerCounters::INFO),
     ("worker.", WorkerGauges::INFO),
+];
+
+const OWN: [CounterGroup; 6] = [
     ("data-path.", DATA_PATH),
     ("signals.", PeerCounters::INFO),
     ("signals.", Rejection::INFO),
@@ -24,5 +28,5 @@ const OWN: [CounterGroup; 9] = [
 
 /// All groups of the gateway.
 pub(crate) fn groups() -> impl Iterator<Item = CounterGroup> {
-    OWN.into_iter().chain(KEEP)
+    ENGINE.into_iter().chain(OWN).chain(KEEP)
 }

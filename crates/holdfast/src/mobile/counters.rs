@@ -10,6 +10,7 @@ use super::daemon::DaemonCounters;
 use super::host::{HostCounters, HostGauges};
 use super::{decompress, uplink};
 use crate::counters::{CounterGroup, KEEP};
+use crate::gateway::counters::ENGINE;
 
 const OWN: [CounterGroup; 12] = [
     ("", MobileCounters::INFO),
@@ -28,5 +29,5 @@ const OWN: [CounterGroup; 12] = [
 
 /// All groups of the mobile.
 pub(crate) fn groups() -> impl Iterator<Item = CounterGroup> {
-    OWN.into_iter().chain(KEEP)
+    OWN.into_iter().chain(ENGINE).chain(KEEP)
 }

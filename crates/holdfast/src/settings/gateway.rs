@@ -16,15 +16,15 @@ use holdfast_settings::snoop::{SnoopSet, SnoopSettings};
 use holdfast_settings::text::{InterfaceName, Interfaces, Listen};
 use holdfast_settings::web::WebSettings;
 
-use super::SettingsError;
 use super::file::{SectionValues, SettingsFile};
 use super::keys::GATEWAY_FILE;
 use super::reload::{GATEWAY_LIVE, Reloaded};
+use super::{SettingsError, key_file};
 use crate::control::link_state;
+use crate::web;
 
 mod handoff;
 
-use crate::web;
 pub(crate) use handoff::StationSettings;
 pub(crate) use holdfast_settings::gateway::SchemeName;
 
@@ -176,7 +176,7 @@ impl GatewayArgs {
         if let Some(path) = &self.config
             && file.repeated("mobile").any(|entry| entry.has("key"))
         {
-            super::key_file::warn_of_readers(path);
+            key_file::warn_of_readers(path);
         }
         Ok(settings)
     }
@@ -365,7 +365,7 @@ fn mobile(entry: &SectionValues<'_>) -> Result<PeerConfig, SettingsError> {
     let name = keys.name.ok_or_else(|| entry.missing("name"))?;
     let key: MobileKey = match (keys.key, keys.key_file) {
         (Some(key), None) => key.parse().map_err(|_| entry.refused("key"))?,
-        (None, Some(file)) => super::key_file::read_key(Path::new(&file))
+        (None, Some(file)) => key_file::read_key(Path::new(&file))
             .map_err(|problem| entry.error("key_file", problem))?,
         (None, None) => return Err(entry.missing("key")),
         (Some(_), Some(_)) => {

@@ -21,10 +21,10 @@ use super::gateway::{FILTER_VARIABLE, LogFormat, interface, is_filtered_by_envir
 use super::key_file::read_key;
 use super::keys::MOBILE_FILE;
 use super::reload::{MOBILE_LIVE, Reloaded};
+use crate::web;
 
 mod sources;
 
-use crate::web;
 pub(crate) use holdfast_settings::mobile::Cell;
 pub(crate) use sources::{ModemChoice, SourceSettings};
 

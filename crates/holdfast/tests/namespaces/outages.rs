@@ -57,10 +57,25 @@ impl Pages {
         let info = lines.find(|line| line.starts_with("holdfast_info{"));
         let label = format!(",scheme=\"{scheme}\",");
         assert!(info.is_some_and(|line| line.contains(&label)), "{info:?}");
+        assert_eq!(self.status()["scheme"], scheme);
+    }
+
+    fn status(&self) -> Value {
         let answer = page(&self.web, "/status.json");
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
-        let status: Value = serde_json::from_str(body).unwrap();
-        assert_eq!(status["scheme"], scheme);
+        serde_json::from_str(body).unwrap()
+    }
+
+    /// A counter without a description has no metric.
+    pub(super) fn assert_each_counter_has_a_metric(&self) {
+        let (status, metrics) = (self.status(), self.metrics());
+        let counters = status["counters"].as_object().unwrap();
+        assert!(counters.len() > 15, "{counters:?}");
+        for name in counters.keys() {
+            let metric = format!("holdfast_{}", name.replace(['.', '-'], "_"));
+            let found = sample(&metrics, &metric).or(sample(&metrics, &format!("{metric}_total")));
+            assert!(found.is_some(), "the counter {name} has no description");
+        }
     }
 }
 
@@ -68,17 +83,6 @@ fn sample(metrics: &str, name: &str) -> Option<f64> {
     let mut lines = metrics.lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
     value.parse().ok()
-}
-
-/// A counter without a description has no metric.
-fn assert_each_counter_has_a_metric(status: &Value, metrics: &str) {
-    let counters = status["counters"].as_object().unwrap();
-    assert!(counters.len() > 15, "{counters:?}");
-    for name in counters.keys() {
-        let metric = format!("holdfast_{}", name.replace(['.', '-'], "_"));
-        let found = sample(metrics, &metric).or(sample(metrics, &format!("{metric}_total")));
-        assert!(found.is_some(), "the counter {name} has no description");
-    }
 }
 
 /// The MH's packets to the FH get lost from now on ("add"), or arrive again ("del").
@@ -149,7 +153,7 @@ fn an_outage_is_in_log_status_and_metrics_with_every_scheme() {
             Some(1.0),
             "{scheme}"
         );
-        assert_each_counter_has_a_metric(&listed, &text);
+        pages.assert_each_counter_has_a_metric();
 
         let log = fs::read_to_string(harness.folder().join("gateway.log")).unwrap();
         let lines: Vec<_> = log

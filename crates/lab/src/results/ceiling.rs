@@ -130,9 +130,9 @@ mod tests {
     fn on_a_shared_medium_acks_take_their_turns() {
         // Two packets of 1,703 bytes and an ACK of 243, as papers/snoop-1995 has them.
         let hop = "[wireless]\nhalf_duplex = true\nrate_mbit_per_s = 2\nframe_overhead_bytes = 203";
-        let goodput = goodput(hop);
-        assert!((goodput - 2.0 * 2920.0 / 3649.0).abs() < 1e-9, "{goodput}");
-        let each = super::tests::goodput(&format!("{hop}\n[mh]\ndelayed_ack = false"));
+        let delayed = goodput(hop);
+        assert!((delayed - 2.0 * 2920.0 / 3649.0).abs() < 1e-9, "{delayed}");
+        let each = goodput(&format!("{hop}\n[mh]\ndelayed_ack = false"));
         assert!((each - 2.0 * 1460.0 / 1946.0).abs() < 1e-9, "{each}");
     }
 

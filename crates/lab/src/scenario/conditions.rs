@@ -15,14 +15,12 @@ use super::gateway::{GatewayConditions, SPLIT, SchemeChoice, UNREAD_BY_SPLIT};
 use super::hop::HopConditions;
 use super::host::HostConditions;
 use super::mobile::MobileConditions;
-use super::transfer::TransferConditions;
+use super::transfer::{LIMIT_MAX_S, TransferConditions};
 use holdfast_files::document::{self, DocumentError};
 
 mod check;
 mod complete;
 
-/// The longest run, in seconds.
-const LIMIT_MAX_S: i64 = super::transfer::LIMIT_MAX_S;
 /// The part of the seed that is the wired hop's, on all substrates.
 pub(crate) const PART_WIRED: u64 = 1000;
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the host and the first program inside exchange: files in the job's folder.
+//! What the host and the first program inside exchange: a command line, and files in the job's folder.
 
 use serde::{Deserialize, Serialize};
 
-/// The command line of our own binary as the first program.
+/// The arguments of our own binary as the first program. Its command line must lead to
+/// [`be_init`](super::be_init).
 pub(super) const INSIDE_ARGUMENTS: [&str; 2] = ["lab", "inside"];
 
 /// The file with the [`Request`].

@@ -28,7 +28,7 @@ const BOOT_TIME_NS: u64 = 1_735_689_600_000_000_000;
 /// Lines of a log that an error shows.
 const LINES_SHOWN: usize = 5;
 
-/// More files in the job's folder.
+/// What the virtual kernel prints, in the job's folder.
 const CONSOLE_FILE: &str = "console";
 /// A link to the first program.
 const INIT_FILE: &str = "virtual-init";

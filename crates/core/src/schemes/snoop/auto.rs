@@ -27,9 +27,12 @@ use crate::Payload;
 use crate::flow::{AckOutcome, Flow};
 use crate::schemes::Context;
 
-/// If the MH lacks more segments than this, and this part of the window, a queue has overflowed.
-const MANY_SEGMENTS: u32 = DUP_THRESH + 1;
+/// If the MH lacks at least these segments, and this part of the window, a queue has overflowed.
+const MANY_SEGMENTS_MIN: u32 = DUP_THRESH + 1;
 const MANY_PART: u32 = 16;
+/// The part if the queue seems to be short. A queue of a few packets overflows too. A queue that never was
+/// empty while the gateway knew the link is longer than it seems.
+const MANY_PART_OF_SHORT_QUEUE: u32 = 8;
 
 /// Which losses are not repaired.
 #[derive(Clone, Copy, Debug, Default)]
@@ -119,13 +122,15 @@ fn is_fhs_own<P: Payload>(
     if queue >= path {
         return true;
     }
-    if queue < short_queue(snoop, cx.rtt) {
-        return false;
-    }
+    let part = if queue < short_queue(snoop, cx.rtt) {
+        MANY_PART_OF_SHORT_QUEUE
+    } else {
+        MANY_PART
+    };
     let una = flow.fh.una;
     let segment_len = flow.cache.segment_len_at(una).unwrap_or(1);
     let reach = highest.distance_from(una);
     let missing = reach.saturating_sub(flow.sacked.bytes_before(highest));
     let window = flow.fh.max.distance_from(una);
-    missing >= MANY_SEGMENTS.saturating_mul(segment_len) && missing >= window / MANY_PART
+    missing >= MANY_SEGMENTS_MIN.saturating_mul(segment_len) && missing >= window / part
 }
