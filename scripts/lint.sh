@@ -190,8 +190,8 @@ unused_dependencies() {
 
 # A path to another module of this crate outside of an import: the search for circles does not see it.
 inline_paths() {
-    rust_files | grep -v -E '/tests?(/|\.rs$)' | xargs grep -n -E '[^$]\b(crate|super)::[a-z_]+::' |
-        grep -v -E '^[^:]*:[0-9]*: *(pub(\([a-z: ]+\))? )?use |//[/!]|pub\(in crate|crate::counters!'
+    rust_files | grep -v -E '/tests?(/|\.rs$)' | xargs grep -n -E '(^|[^$[:alnum:]_])(crate|super)::[a-z_][a-z0-9_]*::' |
+        grep -v -E '^[^:]*:[0-9]*: *(pub(\([a-z: ]+\))? )?use |^[^:]*:[0-9]*: *//|pub\(in crate|crate::counters!'
 }
 
 documentation() {

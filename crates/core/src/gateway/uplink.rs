@@ -109,13 +109,11 @@ impl<P: Payload> Turn<'_, P> {
         let was_silent = self.mobile.link == Link::Silent && is_judged;
         // No timestamp shows whether the MH answers a keep-alive or what came before it.
         let is_upload = self.mobile.upload_is_silent();
-        let reports_new = if self.flow.sacked.is_empty() {
-            outcome.acked > 0
-        } else {
-            // Behind a hole what was sent in the silence may arrive although the hole is lost. The report
-            // echoes an older timestamp all the same.
-            let newest_sent_at = outcome.arrivals.newest_sent();
-            newest_sent_at.is_some_and(|at| at <= self.mobile.since)
+        // Behind a hole what was sent in the silence may arrive although the hole is lost. The report
+        // echoes an older timestamp all the same.
+        let reports_new = match outcome.arrivals.newest_sent() {
+            Some(sent_at) if !self.flow.sacked.is_empty() => sent_at <= self.mobile.since,
+            _ => outcome.acked > 0,
         };
         was_silent && !is_upload && self.flow.answers_from_before_probe(segment, reports_new)
     }

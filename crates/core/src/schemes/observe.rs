@@ -97,6 +97,20 @@ mod tests {
     }
 
     #[test]
+    fn a_new_ack_above_which_a_segment_is_missing_ends_a_silence_of_a_slow_link() {
+        let mut bench = bench(Scheme::Observe);
+        bench.forward(1, 4);
+        let sent = bench.fh_clock_seen;
+        assert_eq!(bench.wait(3_000), NOTHING);
+        bench.fh_clock_seen = sent;
+        assert_eq!(bench.up_with_sack(1001, 2001, 3001), passed());
+        assert_eq!(
+            (costs(&mut bench), bench.counter("false_silences")),
+            (vec![], 1)
+        );
+    }
+
+    #[test]
     fn data_that_arrives_above_a_loss_shows_an_outage() {
         let mut bench = bench(Scheme::Observe);
         bench.forward(1, 1);

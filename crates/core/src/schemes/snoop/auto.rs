@@ -30,8 +30,8 @@ use crate::schemes::Context;
 /// If the MH lacks at least these segments, and this part of the window, a queue has overflowed.
 const MANY_SEGMENTS_MIN: u32 = DUP_THRESH + 1;
 const MANY_PART: u32 = 16;
-/// The part if the queue seems to be short. A queue of a few packets overflows too. A queue that never was
-/// empty while the gateway knew the link is longer than it seems.
+/// The part if the queue seems to be short. A queue of a few packets overflows too. A queue seems shorter
+/// than it is if the gateway never saw it empty.
 const MANY_PART_OF_SHORT_QUEUE: u32 = 8;
 
 /// Which losses are not repaired.
