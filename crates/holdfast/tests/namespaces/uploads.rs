@@ -160,7 +160,7 @@ fn a_download_goes_on_beside_it() {
     let _mobile = Mobile::start(&harness, "auto", &flags);
     // Not those of its two parts: `keep` for what it sends, `wake` for what it receives.
     pages.assert_scheme("auto");
-    pages.assert_each_counter_has_a_metric();
+    pages.assert_each_counter_has_a_metric("worker.");
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
     let flow = Flow::start(at_fh, at_mh, 6 * MB, 5);
     flow.wait_bytes(MB / 4).unwrap();
