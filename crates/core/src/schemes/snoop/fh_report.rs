@@ -352,7 +352,7 @@ pub(super) fn path_rtt<P>(snoop: &Snoop<P>, rtt: &RttEstimator) -> Option<Durati
     Some(least + snoop.fixed_half.least_rtt().unwrap_or(least))
 }
 
-/// A queue shorter than this does not overflow.
+/// A queue shorter than this passes for one that has not overflowed. One of a few packets may have.
 pub(super) fn short_queue<P>(snoop: &Snoop<P>, rtt: &RttEstimator) -> Duration {
     path_rtt(snoop, rtt).map_or(QUEUE_MIN, |path| QUEUE_MIN.min(path / 8))
 }
