@@ -96,8 +96,10 @@ pub(crate) struct MhState {
     pub right_edge: Option<SeqNum>,
     /// The MH's newest timestamps that were forwarded.
     pub timestamps: Option<Timestamps>,
-    /// They are those of its SYN, which may be of another clock.
-    clock_is_of_syn: bool,
+    /// They are those of its SYN, which may be of another clock, or too old to compare.
+    clock_may_differ: bool,
+    /// It has answered everything with a closed window: what is beyond the ACK was probes of that window.
+    pub refuses_all: bool,
     pub fin: Option<SeqNum>,
     window_largest: u16,
     /// When the last plausible segment arrived.
@@ -253,9 +255,9 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// Bytes sent to the MH and neither acknowledged nor reported by it.
+    /// Bytes sent to the MH and neither acknowledged, reported nor refused by it.
     pub(crate) fn in_flight(&self) -> u32 {
-        if self.stage == Stage::Open {
+        if self.stage == Stage::Open && !self.mh.refuses_all {
             let sent = self.sent_nxt.distance_from(self.fh.una);
             sent.saturating_sub(self.sacked.bytes_before(self.sent_nxt))
         } else {
@@ -300,11 +302,16 @@ impl<P: Payload> Flow<P> {
 
     /// Puts the flow into the queue of flows that wait to send, if it has a backlog.
     pub(crate) fn join(&mut self, flow_id: FlowId, waiting: &mut VecDeque<FlowId>) {
-        let may_send = self.mute != Mute::Probed && !self.has_own_sender;
+        let may_send = self.may_send_on() && !self.has_own_sender;
         if may_send && !self.waits && self.has_backlog() {
             self.waits = true;
             waiting.push_back(flow_id);
         }
+    }
+
+    /// Neither an answer nor what another base station delivers has to come first.
+    pub(crate) fn may_send_on(&self) -> bool {
+        self.mute != Mute::Probed && !self.waits_for_handoff
     }
 
     /// The cache has bytes to send.

@@ -43,6 +43,7 @@ mod mobile;
 pub mod mobile_host;
 mod outage;
 mod recent_max;
+mod recently_missing;
 mod record;
 mod renumber;
 mod rtt;

@@ -19,6 +19,7 @@
 //! longer than the recent ones. An answer to a segment from before the probes shows that the link
 //! has lost nothing: SILENT ends in UP. The pace of RECOVERING is measured anew.
 
+use core::cell::Cell;
 use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -32,6 +33,7 @@ use crate::changing_link::ChangingLink;
 use crate::delivery::DeliveryRate;
 use crate::flow::Flow;
 use crate::link_state::LinkSource;
+use crate::recently_missing::RecentlyMissing;
 use crate::rtt::RttEstimator;
 use crate::settings::Settings;
 use crate::table::FlowId;
@@ -128,6 +130,10 @@ pub(crate) struct Mobile {
     pub upload: Option<Box<UploadWatch>>,
     /// What was sent to it and is not acknowledged, all flows.
     pub in_flight: InFlight,
+    /// What it lacks of that.
+    pub missing: Cell<RecentlyMissing>,
+    /// When the newest packet was sent that it has reported, and when it did last.
+    pub newest_arrival: Cell<Option<(Instant, Instant)>>,
     /// Bytes in the cache for its flows.
     cached_bytes: usize,
     /// When a flow has found last that the radio has lost something.
@@ -170,6 +176,8 @@ impl Mobile {
             changing: None,
             upload: None,
             in_flight: InFlight::default(),
+            missing: Cell::default(),
+            newest_arrival: Cell::default(),
             cached_bytes: 0,
             radio_lost_at: None,
             unanswered_since: None,
@@ -440,7 +448,8 @@ impl Mobile {
     pub(crate) fn enter_recovery(&mut self, source: LinkSource, now: Instant) {
         self.enter(Link::Recovering, source, now);
         self.going_down_soon = false;
-        self.unanswered_since = None;
+        // Of a flow that cannot be retransmitted something may still be in flight.
+        self.unanswered_since = (self.in_flight.bytes > 0).then_some(now);
         self.probe_at = None;
         if let Some(watch) = &mut self.upload {
             watch.pause(now);

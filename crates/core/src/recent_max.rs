@@ -14,9 +14,16 @@ pub(crate) struct RecentMax<T, const EPOCH_S: u64> {
 
 impl<T: Copy + Default + Ord, const EPOCH_S: u64> RecentMax<T, EPOCH_S> {
     pub(crate) fn note(&mut self, value: T, now: Instant) {
+        let epoch = const { Duration::from_secs(EPOCH_S) };
         let since = *self.epoch_since.get_or_insert(now);
-        if now.saturating_since(since) >= Duration::from_secs(EPOCH_S) {
-            self.values = [T::default(), self.values[0]];
+        let age = now.saturating_since(since);
+        if age >= epoch {
+            let before = if age < epoch * 2 {
+                self.values[0]
+            } else {
+                T::default()
+            };
+            self.values = [T::default(), before];
             self.epoch_since = Some(now);
         }
         self.values[0] = self.values[0].max(value);
@@ -48,6 +55,9 @@ mod tests {
             (7_999, 30, 50),
             (8_000, 5, 30),
             (12_000, 1, 5),
+            // A pause.
+            (15_000, 9, 9),
+            (60_000, 2, 2),
         ] {
             recent.note(value, at(ms));
             assert_eq!(recent.largest(), largest, "{ms}");

@@ -7,6 +7,7 @@
 //!
 //! Each module documents its scheme. `hold` has none: all hooks are the defaults.
 
+use core::cell::Cell;
 use core::time::Duration;
 
 use holdfast_wire::{Instant, Segment, SeqNum};
@@ -17,6 +18,7 @@ use crate::counters::Counters;
 use crate::flow::{AckOutcome, Flow};
 use crate::key::FlowKey;
 use crate::mobile::{InFlight, Mobile};
+use crate::recently_missing::RecentlyMissing;
 use crate::renumber::Renumber;
 use crate::rtt::RttEstimator;
 use crate::settings::{Scheme, Settings};
@@ -53,6 +55,10 @@ pub(crate) struct Context<'a, P: Payload> {
     pub handshake_rtt: Option<Duration>,
     /// What is on its way to the MH, all flows together.
     pub in_flight: InFlight,
+    /// What the MH lacks of that, as reports have shown of late.
+    pub missing: &'a Cell<RecentlyMissing>,
+    /// When the newest packet was sent that the MH has reported, and when it did last, all flows together.
+    pub newest_arrival: &'a Cell<Option<(Instant, Instant)>>,
     /// Open flows of the MH.
     pub open_flows: usize,
     /// The MH is taken for unreachable.
@@ -80,6 +86,8 @@ impl<'a, P: Payload> Context<'a, P> {
             rtt: &mobile.rtt,
             handshake_rtt: mobile.handshake_rtt(),
             in_flight: mobile.in_flight,
+            missing: &mobile.missing,
+            newest_arrival: &mobile.newest_arrival,
             open_flows: mobile.open_flows().len(),
             is_away: mobile.is_away(),
             draining,

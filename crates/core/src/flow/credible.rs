@@ -34,7 +34,7 @@ pub(super) const QUIET_MIN: Duration = Duration::from_secs(60);
 
 /// For this long a timestamp separates old from new: a clock of a microsecond goes half round in
 /// 35 minutes (RFC 7323, 5.5).
-const RECENT_MAX: Duration = Duration::from_secs(30 * 60);
+pub(super) const CLOCK_RECENT_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// What a timestamp clock may run ahead of ours, in its ticks.
 const CLOCK_SLACK_TICKS: u32 = 1_000_000;
@@ -307,7 +307,7 @@ impl<P: Payload> Flow<P> {
         let (Some(mh), Some(sent)) = (self.mh.timestamps, self.tsval_sent) else {
             return false;
         };
-        now.saturating_since(self.tsval_noted) < RECENT_MAX
+        now.saturating_since(self.tsval_noted) < CLOCK_RECENT_MAX
             && is_dropped_as_old(segment, oldest(mh.tsecr, sent))
     }
 
@@ -316,7 +316,7 @@ impl<P: Payload> Flow<P> {
         let Some(mh) = self.mh.timestamps.filter(|_| self.fh.tsecr != 0) else {
             return false;
         };
-        now.saturating_since(self.mh.received_at) < RECENT_MAX
+        now.saturating_since(self.mh.received_at) < CLOCK_RECENT_MAX
             && is_dropped_as_old(segment, oldest(self.fh.tsecr, mh.tsval))
     }
 

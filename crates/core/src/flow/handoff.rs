@@ -65,7 +65,8 @@ impl<P: Payload> Flow<P> {
             ..FhState::default()
         };
         self.mh = MhState {
-            clock_is_of_syn: false,
+            clock_may_differ: false,
+            refuses_all: false,
             nxt: state.mh_nxt,
             window_scale: state.mh_window_scale,
             right_edge: state.mh_right_edge,

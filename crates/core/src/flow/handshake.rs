@@ -268,7 +268,7 @@ impl<P: Payload> Flow<P> {
         self.mh.right_edge = Some(fh.end + u32::from(syns.mh.window));
         self.mh.window_largest = syns.mh.window >> mh_shift;
         self.mh.timestamps = syns.fh.timestamps.and(syns.mh.timestamps);
-        (self.mh.clock_is_of_syn, self.mh.received_at) = (true, now);
+        (self.mh.clock_may_differ, self.mh.received_at) = (true, now);
         true
     }
 

@@ -3,6 +3,7 @@
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
+use super::credible::CLOCK_RECENT_MAX;
 use super::{Flow, Sender, Stage, WINDOW_MAX};
 use crate::cache::Piece;
 use crate::{Direction, Payload, Resend};
@@ -405,8 +406,15 @@ impl<P: Payload> Flow<P> {
         let Some(timestamps) = segment.options.timestamps.filter(|_| in_turn) else {
             return;
         };
-        let elapsed = now.saturating_since(self.tsval_noted).as_micros();
-        let limit = u32::try_from(elapsed)
+        let elapsed = now.saturating_since(self.tsval_noted);
+        if elapsed >= CLOCK_RECENT_MAX {
+            // What is older separates nothing any more.
+            self.tsval_sent = None;
+            if let Some(mh) = &mut self.mh.timestamps {
+                mh.tsecr = timestamps.tsval;
+            }
+        }
+        let limit = u32::try_from(elapsed.as_micros())
             .unwrap_or(u32::MAX)
             .saturating_add(1_000_000);
         let plausible = |sent: u32| timestamps.tsval.wrapping_sub(sent) <= limit;

@@ -6,7 +6,7 @@ use core::time::Duration;
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
 use super::adoption::Sighting;
-use super::credible::{Credit, WINDOW_MAX, near};
+use super::credible::{CLOCK_RECENT_MAX, Credit, WINDOW_MAX, near};
 use super::handshake::{AFTER_SYN_MAX, Handshake};
 use super::{Arrivals, Flow, Stage};
 use crate::cache::SegmentCache;
@@ -195,7 +195,8 @@ impl<P: Payload> Flow<P> {
         if self.stage != Stage::Open {
             return outcome;
         }
-        let has_no_clock = self.mh.timestamps.is_none() || self.mh.clock_is_of_syn;
+        self.mh.clock_may_differ |= now.saturating_since(self.mh.received_at) >= CLOCK_RECENT_MAX;
+        let has_no_clock = self.mh.timestamps.is_none() || self.mh.clock_may_differ;
         let clock_fits = has_no_clock || self.clock_fits(segment.options.timestamps, now);
         let is_contradicted = self.note_contradiction(segment, now);
         outcome.is_opened_anew = is_contradicted && self.open_anew(segment, now);
@@ -232,6 +233,9 @@ impl<P: Payload> Flow<P> {
             let counts = segment.options.sack.is_empty();
             outcome.is_bare_duplicate = counts;
             outcome.loss = counts && self.dup_acks == DUP_ACK_THRESHOLD;
+        }
+        if segment.ack == self.fh.una {
+            self.mh.refuses_all = segment.window == 0;
         }
         outcome
     }
@@ -327,10 +331,10 @@ impl<P: Payload> Flow<P> {
                 .mh
                 .timestamps
                 .is_none_or(|old| (timestamps.tsval.wrapping_sub(old.tsval) as i32) >= 0);
-            if newer || self.mh.clock_is_of_syn {
+            if newer || self.mh.clock_may_differ {
                 self.mh.timestamps = Some(timestamps);
             }
-            self.mh.clock_is_of_syn = false;
+            self.mh.clock_may_differ = false;
         }
         if let Some(shift) = self.mh.window_scale {
             let edge = segment.ack + (u32::from(segment.window) << shift);
@@ -431,7 +435,8 @@ impl<P: Payload> Flow<P> {
         if let Some((end, sent)) = self.timed
             && end.at_or_before(ack)
         {
-            outcome.rtt = Some(now.saturating_since(sent));
+            // Of what passed unseen an earlier copy may have been answered.
+            outcome.rtt = (outcome.unseen == 0).then(|| now.saturating_since(sent));
             self.timed = None;
         }
         self.recover = self.recover.filter(|recover| recover.after(ack));

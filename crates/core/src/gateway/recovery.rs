@@ -167,7 +167,8 @@ impl<P: Payload> Gateway<P> {
         let was_reported = core::mem::take(&mut mobile.disconnected);
         for flow_id in mobile.open_flows() {
             if let Some(Connection { flow, .. }) = self.flows.at_mut(*flow_id) {
-                flow.probed = None;
+                // The FH's ACK has passed.
+                (flow.probed, flow.ack_in_outage) = (None, None);
                 flow.forget_timed_upload();
             }
         }
@@ -218,7 +219,7 @@ impl<P: Payload> Gateway<P> {
             let Some(Connection { flow, .. }) = self.flows.at_mut(next) else {
                 continue;
             };
-            if !flow.has_backlog() || flow.mute == Mute::Probed {
+            if !flow.has_backlog() || !flow.may_send_on() {
                 flow.waits = false;
                 continue;
             }

@@ -24,6 +24,7 @@ mod opened_by_fh;
 mod outages;
 mod property;
 mod replay;
+mod shared_queue;
 mod silence;
 mod sizes;
 mod snoop_1995;

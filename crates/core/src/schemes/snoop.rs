@@ -136,6 +136,8 @@ impl<P: Payload> Snoop<P> {
         }
         if let Some((sent, _)) = outcome.arrivals.ordinary {
             self.answered = Some((sent, cx.now));
+            let before = cx.newest_arrival.get().map_or(sent, |(before, _)| before);
+            cx.newest_arrival.set(Some((before.max(sent), cx.now)));
         }
         if let Some((sent, _)) = outcome.arrivals.ahead {
             self.ahead_rtt.sample(cx.now.saturating_since(sent));
@@ -273,6 +275,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         self.sample_round_trips(outcome, cx);
         self.sample_queues(outcome, cx);
         self.fh_report.on_acked(flow.fh.una);
+        self.radio.on_acked(flow.fh.una);
         // A block that fits; others change nothing.
         self.sack_seen |= !flow.sacked.is_empty();
         // Data of the MH without a new ACK shows nothing about the FH's data.

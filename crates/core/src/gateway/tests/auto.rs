@@ -141,6 +141,27 @@ fn an_ack_beyond_the_byte_of_the_probe_shows_that_the_link_is_slow() {
     });
 }
 
+/// It has passed: nothing is left of it for the next outage.
+#[test]
+fn an_ack_of_the_fh_in_a_silence_without_losses_is_not_repeated() {
+    with_probe_like_its_segment(|bench, una| {
+        let seen = bench.fh_clock_seen;
+        assert!(bench.down(una + 4 * LEN, 0).forwarded);
+        // The MH has not received it yet.
+        bench.fh_clock_seen = seen;
+        bench.up(una + LEN);
+        assert_eq!(bench.counter("false_silences"), 1);
+        bench.up(una + 4 * LEN);
+        bench.link_down();
+        bench.wait(1_000);
+        let lines = bench.link_up();
+        assert!(
+            !lines.iter().any(|line| line.starts_with("AGAIN")),
+            "{lines:?}"
+        );
+    });
+}
+
 #[test]
 fn an_ack_of_the_byte_of_the_probe_shows_that_its_segment_is_lost() {
     with_probe_like_its_segment(|bench, una| {
@@ -291,7 +312,7 @@ fn after_an_outage_the_window_follows_what_the_link_delivers_now() {
 }
 
 /// A flow whose segments take 10 ms to the MH and back; the first byte without an ACK.
-fn with_sack(bench: &mut Bench) -> u32 {
+pub(super) fn with_sack(bench: &mut Bench) -> u32 {
     bench.sack_permitted = true;
     bench.mh_port += 1;
     bench.shake_hands(0, 5000);

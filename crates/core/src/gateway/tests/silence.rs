@@ -258,3 +258,27 @@ fn of_a_flow_that_is_not_mute_the_fhs_copies_wait_for_their_turn() {
     let waits = bench.down(39_001, LEN);
     assert!(!waits.forwarded, "{waits:?}");
 }
+
+/// BSD's probe is a byte beyond the window (RFC 9293, 3.8.6.1). No answer can acknowledge it.
+#[test]
+fn a_window_that_is_closed_for_long_is_no_outage() {
+    for scheme in SCHEMES {
+        let mut bench = bench(scheme);
+        bench.forward(1, 1);
+        bench.wait(20);
+        let mut closed = bench.mh_segment(1001);
+        closed.window = 0;
+        assert!(bench.put(closed).forwarded, "{scheme:?}");
+        for _ in 0..20 {
+            assert!(bench.down(1001, 1).forwarded, "{scheme:?}");
+            bench.wait(20);
+            assert!(bench.put(closed).forwarded, "{scheme:?}");
+            assert_eq!(bench.wait(4980), [] as [&str; 0], "{scheme:?}");
+        }
+        assert_eq!(bench.counter("silences"), 0, "{scheme:?}");
+        // A probe without an answer is a sign of an outage, as before.
+        assert!(bench.down(1001, 1).forwarded, "{scheme:?}");
+        bench.wait(5_000);
+        assert_eq!(bench.counter("silences"), 1, "{scheme:?}");
+    }
+}

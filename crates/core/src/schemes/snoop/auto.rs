@@ -29,10 +29,10 @@ use crate::schemes::Context;
 
 /// If the MH lacks at least these segments, and this part of the window, a queue has overflowed.
 const MANY_SEGMENTS_MIN: u32 = DUP_THRESH + 1;
-const MANY_PART: u32 = 16;
+const MANY_PART: u64 = 16;
 /// The part if the queue seems to be short. A queue of a few packets overflows too. A queue seems shorter
 /// than it is if the gateway never saw it empty.
-const MANY_PART_OF_SHORT_QUEUE: u32 = 8;
+const MANY_PART_OF_SHORT_QUEUE: u64 = 8;
 
 /// Which losses are not repaired.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,6 +69,9 @@ pub(super) fn on_mh_segment<P: Payload>(
     if speaks_sack(snoop, flow) {
         let una = flow.fh.una;
         snoop.own_losses.until = snoop.own_losses.until.filter(|until| until.after(una));
+        // A number from which 2 GiB were sent would seem to lie ahead.
+        let classified = &mut snoop.own_losses.classified;
+        *classified = classified.map(|classified| classified.max(una));
         classify_new_holes(snoop, flow, cx);
         reports::merge_arrivals(snoop, outcome);
         if snoop.own_losses.is_known() {
@@ -94,7 +97,12 @@ fn classify_new_holes<P: Payload>(snoop: &mut Snoop<P>, flow: &Flow<P>, cx: &Con
     let Some((left, right)) = flow.sacked.holes(from).next() else {
         return;
     };
-    if !is_fhs_own(snoop, flow, highest, cx) || snoop.own_losses.is_known() {
+    let found = flow
+        .sacked
+        .holes(from)
+        .map(|(left, right)| right.distance_from(left));
+    let missing = missing_of_all_flows(snoop, found.sum(), cx);
+    if !is_fhs_own(snoop, flow, highest, missing, cx) || snoop.own_losses.is_known() {
         return;
     }
     snoop.own_losses.until = Some(flow.fh.max);
@@ -104,12 +112,23 @@ fn classify_new_holes<P: Payload>(snoop: &mut Snoop<P>, flow: &Flow<P>, cx: &Con
     }
 }
 
+/// What all flows of the MH lack together, as reports of the last round trip over the wireless half show.
+/// `found`: by this report.
+fn missing_of_all_flows<P: Payload>(snoop: &Snoop<P>, found: u32, cx: &Context<'_, P>) -> u64 {
+    let round_trip = snoop.rtt().unwrap_or_default();
+    let mut missing = cx.missing.get();
+    let of_late = missing.note(found, round_trip, cx.now);
+    cx.missing.set(missing);
+    of_late
+}
+
 /// A new hole is the FH's own: the queue is long, or has overflowed, or nothing is known of it.
-/// `highest`: up to where the MH reports.
+/// `highest`: up to where the MH reports; `missing_of_all`: bytes, of all flows.
 fn is_fhs_own<P: Payload>(
     snoop: &Snoop<P>,
     flow: &Flow<P>,
     highest: SeqNum,
+    missing_of_all: u64,
     cx: &Context<'_, P>,
 ) -> bool {
     let (Some(rtt), Some(least), Some(path)) =
@@ -129,8 +148,13 @@ fn is_fhs_own<P: Payload>(
     };
     let una = flow.fh.una;
     let segment_len = flow.cache.segment_len_at(una).unwrap_or(1);
+    let many = u64::from(MANY_SEGMENTS_MIN.saturating_mul(segment_len));
+    let is_many = |missing: u64, of: u64| missing >= many && missing >= of / part;
     let reach = highest.distance_from(una);
     let missing = reach.saturating_sub(flow.sacked.bytes_before(highest));
     let window = flow.fh.max.distance_from(una);
-    missing >= MANY_SEGMENTS_MIN.saturating_mul(segment_len) && missing >= window / part
+    // Of a queue that several flows share each may have lost little.
+    let shares_queue = cx.in_flight.flows > 1;
+    is_many(missing.into(), window.into())
+        || shares_queue && is_many(missing_of_all, cx.in_flight.bytes)
 }

@@ -238,5 +238,7 @@ fn persist_wait<P: Payload>(
         return Some(settings.persist);
     }
     let srtt = snoop.srtt.or(cx.rtt.srtt())?;
-    (!speaks_sack(snoop, flow)).then(|| settings.persist.max(srtt * 2))
+    // A closed window has refused what is not acknowledged.
+    let waits = !speaks_sack(snoop, flow) && !flow.mh.refuses_all;
+    waits.then(|| settings.persist.max(srtt * 2))
 }

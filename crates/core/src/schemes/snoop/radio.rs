@@ -50,6 +50,11 @@ impl Radio {
         self.longest[0] = self.longest[0].max(queue);
     }
 
+    /// The MH has acknowledged everything before `una`. A number from which 2 GiB were sent would seem to lie ahead.
+    pub(super) fn on_acked(&mut self, una: SeqNum) {
+        self.judged = self.judged.map(|judged| judged.max(una));
+    }
+
     /// The MH reports up to `highest`: from where on holes have not been judged yet.
     pub(super) fn unjudged(&mut self, una: SeqNum, highest: SeqNum) -> SeqNum {
         let from = self.judged.map_or(una, |judged| judged.max(una));
@@ -150,5 +155,18 @@ mod tests {
         assert!(!longest(&[(0, 60), (4_999, 10), (9_998, 10)], 29, 9_998));
         assert!(!longest(&[(0, 60), (5_000, 10), (9_999, 10)], 29, 9_999));
         assert!(longest(&[(0, 60), (5_000, 10), (10_000, 10)], 29, 10_000));
+    }
+
+    #[test]
+    fn a_hole_is_judged_also_if_2_gib_came_without_one() {
+        let mut radio = Radio::default();
+        let first = SeqNum::new(1_000);
+        assert_eq!(radio.unjudged(first, first + 5_000), first);
+        let mut una = first;
+        for _ in 0..6 {
+            una = una + 500_000_000;
+            radio.on_acked(una);
+        }
+        assert_eq!(radio.unjudged(una, una + 5_000), una);
     }
 }

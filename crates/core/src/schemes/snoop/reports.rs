@@ -351,19 +351,39 @@ pub(super) fn arm_probe<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx
         && in_flight > 0
         && snoop.reports.probes < PROBES_MAX
         && !flow.retransmits_itself();
+    snoop.reports.probe_at = probe_wait(snoop, flow, cx)
+        .filter(|_| runs)
+        .map(|wait| cx.now + wait);
+}
+
+/// The wait for an answer before a probe. None: no round trip is known.
+fn probe_wait<P: Payload>(
+    snoop: &Snoop<P>,
+    flow: &Flow<P>,
+    cx: &Context<'_, P>,
+) -> Option<Duration> {
     // Other flows of the MH may have a measurement that this one lacks.
-    let srtt = snoop.srtt.or(cx.rtt.srtt());
-    let Some(srtt) = srtt.filter(|_| runs) else {
-        snoop.reports.probe_at = None;
-        return;
-    };
+    let srtt = snoop.srtt.or(cx.rtt.srtt())?;
     let sent = &flow.transmissions;
     let slack = if sent.has_several_within(flow.fh.una, flow.sent_nxt) {
         QUEUE_MIN
     } else {
         const { QUEUE_MIN.saturating_add(DELAYED_ACK) }
     };
-    snoop.reports.probe_at = Some(cx.now + srtt * 2 + slack);
+    Some(srtt * 2 + slack)
+}
+
+/// The flow's last segment may still wait in the link's queue: other flows have answers, to what was sent
+/// before it.
+fn may_wait_in_queue<P: Payload>(snoop: &Snoop<P>, flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
+    let (Some((newest, answered_at)), Some(last), Some(wait)) = (
+        cx.newest_arrival.get(),
+        flow.transmissions.newest(),
+        probe_wait(snoop, flow, cx),
+    ) else {
+        return false;
+    };
+    newest <= last && cx.now.saturating_since(answered_at) < wait
 }
 
 pub(super) fn on_timeout<P: Payload>(
@@ -376,8 +396,10 @@ pub(super) fn on_timeout<P: Payload>(
     }
     if snoop.reports.probe_at.is_some_and(|at| at <= cx.now) {
         snoop.reports.probe_at = None;
-        probe(flow, cx);
-        snoop.reports.probes += 1;
+        if !may_wait_in_queue(snoop, flow, cx) {
+            probe(flow, cx);
+            snoop.reports.probes += 1;
+        }
         arm_probe(snoop, flow, cx);
     }
 }
