@@ -27,6 +27,9 @@ rustup component add llvm-tools >/dev/null
 export RUSTC_BOOTSTRAP=1
 export CARGO_TARGET_DIR="$PWD/${CARGO_TARGET_DIR:-target}/coverage"
 eval "$(cargo llvm-cov show-env --sh --branch 2>/dev/null)"
+# Counts are a mapped file (%c), so a program that is killed has reported too. All runs of a program share it (%m).
+export RUSTFLAGS="${RUSTFLAGS:-} -C llvm-args=-runtime-counter-relocation"
+export LLVM_PROFILE_FILE="$CARGO_TARGET_DIR/holdfast-%m%c.profraw"
 
 tests=0
 if [ "${1:-}" != tables ]; then

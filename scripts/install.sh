@@ -41,8 +41,9 @@ done
 for kind in grafana prometheus; do
     [ ! -d "dist/$kind" ] || put 644 "$share/$kind" "dist/$kind"/*
 done
-put 644 /usr/share/doc/holdfast README.md CHANGELOG.md SECURITY.md
+put 644 /usr/share/doc/holdfast README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md SECURITY.md LICENSE
 put 644 /usr/share/doc/holdfast/docs docs/*.md
+put 644 /usr/share/doc/holdfast/docs/notes docs/notes/*
 put 644 /usr/share/doc/holdfast/docs/schemes docs/schemes/*
 
 made="$(mktemp -d)"

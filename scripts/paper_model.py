@@ -197,7 +197,10 @@ REMEDIES = {
 
 
 def baselines(parameter, cell, names=(), bound=None):
-    """A row a remedy, a column a value of the parameter, and the most bytes acknowledged ahead. `bound`: the last row."""
+    """A row a remedy, a column a value of the parameter, and on the model the most bytes acknowledged ahead.
+
+    `bound`: the last row.
+    """
     names = {**REMEDIES, **dict(names)}
 
     def rows(lines):
@@ -206,10 +209,14 @@ def baselines(parameter, cell, names=(), bound=None):
         found = []
         for remedy in dict.fromkeys(remedy for remedy, _ in cells):
             runs = [cells[remedy, value] for value in values]
-            ahead = max(run["acknowledged_ahead_bytes"] for cell_runs in runs for run in cell_runs)
-            found.append([names.get(remedy, remedy), *map(cell, runs), f"{ahead:,}"])
+            found.append([names.get(remedy, remedy), *map(cell, runs)])
+            if "acknowledged_ahead_bytes" in lines[0]:
+                ahead = max(run["acknowledged_ahead_bytes"] for cell_runs in runs for run in cell_runs)
+                found[-1].append(f"{ahead:,}")
         if bound:
-            found.append(["the bound", *(bound(cells["none", value]) for value in values), ""])
+            first = next(iter(cells))[0]
+            row = ["the bound", *(bound(cells[first, value]) for value in values)]
+            found.append(row + [""] * (len(found[0]) - len(row)))
         return found
 
     return rows
@@ -222,6 +229,11 @@ def whole_seconds(runs):
 
 def tenths_or_unfinished(runs):
     return "not finished" if median(map(transfer_s, runs)) == float("inf") else tenths_of_seconds(runs)
+
+
+def bound_s(runs):
+    """No transfer can be faster."""
+    return f"{median([run['optimal_s'] for run in runs]):.0f}"
 
 
 def encrypted(snoop, mtcp):

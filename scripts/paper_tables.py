@@ -54,8 +54,7 @@ TABLES = {
     "baselines-bit-errors": (["baselines-snoop"], model.baselines("kbit_per_error", megabits)),
     "baselines-disconnections": (["baselines-mtcp"], model.baselines(
         "disconnection_s", model.whole_seconds,
-        {"hold": "`hold`, no signals", "auto": "`auto`, no signals", "EBSN": "EBSN, the link loses"},
-        lambda runs: f"{median([run['optimal_s'] for run in runs]):.0f}")),
+        {"hold": "`hold`, no signals", "auto": "`auto`, no signals", "EBSN": "EBSN, the link loses"}, model.bound_s)),
     "baselines-freeze": (["baselines-freeze"], model.baselines(
         "disconnect_s", tenths_of_seconds, {"M-TCP": "M-TCP of today"})),
     "baselines-mtcp-plus": (["baselines-mtcp-plus"], model.baselines(
@@ -64,6 +63,11 @@ TABLES = {
     "baselines-encrypted": (["baselines-snoop-encrypted", "baselines-mtcp-encrypted"], model.encrypted),
     "handoff-state": (["snoop-handoff-model", "mtcp-handoff", "handoff-state"], model.handoff_state),
     "baselines-haproxy": (["baselines-haproxy"], linux.baselines_haproxy),
+    "baselines-haproxy-mtcp": (["baselines-haproxy-mtcp"], model.baselines(
+        "disconnection_s", model.whole_seconds, bound=model.bound_s)),
+    "baselines-haproxy-mtcp-plus": (["baselines-haproxy-mtcp-plus"], model.baselines(
+        "disconnection_s", model.tenths_or_unfinished, {"M-TCP+": "`mtcp-plus`"})),
+    "baselines-haproxy-freeze": (["baselines-haproxy-freeze"], model.baselines("disconnect_s", tenths_of_seconds)),
     "slow": (["slow"], model.slow(
         {"reno43bsd": "without SACK", "sack": "with SACK"}, ("16", "32", "64", "128", "256"))),
     "very-slow": (["very-slow"], model.slow(

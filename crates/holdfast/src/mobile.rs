@@ -89,7 +89,8 @@ Examples:
   holdfast mobile keygen > mobile.key"
     )]
     Keygen {
-        /// The file to make, readable by its owner alone; standard output if not given
+        /// The file to make, readable by its owner and the group holdfast alone; standard output if
+        /// not given
         file: Option<PathBuf>,
     },
 }

@@ -5,10 +5,15 @@
 //! They are started when the interface is there for the first time. When it is removed they live on
 //! with all flows; when an interface of that name is there again they attach to it.
 
+use std::time::Duration;
+
 use anyhow::bail;
 use holdfast_net::datapath::monotonic_ns;
 
 use crate::command::{Command, RunningWorker};
+
+/// How often it is looked whether a worker has ended.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The workers, the engine's first.
 #[derive(Debug, Default)]
@@ -47,6 +52,8 @@ impl Workers {
         } else {
             for worker in &mut self.running {
                 if worker.attachment.link_ifindex != ifindex {
+                    // It removes its devices before it answers, and may answer late.
+                    worker.attachment.devices.clear();
                     worker.attachment = worker.attaching.attach(&worker.handle)?;
                 }
                 if worker.attachment.link_ifindex != ifindex {
@@ -92,13 +99,14 @@ impl Workers {
             .all(|worker| worker.handle.is_alive(now_ns))
     }
 
-    /// Has all packets pass, and waits for the workers' ends.
+    /// Has all packets pass, and waits for the workers' ends. One that hangs is not waited for.
     pub(crate) fn release(&mut self) {
         self.attached = None;
         for worker in self.running.drain(..) {
             // One that has ended has left already.
-            if worker.handle.send(Command::Leave) {
-                let _ = worker.thread.join();
+            worker.handle.send(Command::Leave);
+            while !worker.thread.is_finished() && worker.handle.is_alive(monotonic_ns()) {
+                std::thread::sleep(LOOK);
             }
         }
     }

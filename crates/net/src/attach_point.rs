@@ -33,6 +33,15 @@ impl BpfObject {
         }
     }
 
+    /// By what a successor finds its clsact filters. Those of different objects may be at one interface.
+    pub(crate) const fn clsact_handle(self) -> u32 {
+        match self {
+            Self::Gateway => 0x4846,
+            Self::Keep => 0x4847,
+            Self::Mobile => 0x4848,
+        }
+    }
+
     /// The interfaces and devices that settings name, by their indices: 0 is none. The programs read from
     /// these and redirect to them.
     pub(crate) fn ifindices(self, settings: &[u8]) -> impl Iterator<Item = u32> {

@@ -28,10 +28,8 @@ pub(crate) use shared_values::SharedValues;
 
 /// Descriptors from this number on are links; see [`raise`].
 const LINK_FD_MIN: i32 = 512;
-/// Where our clsact filters stand, and by what a successor finds them.
+/// Where our clsact filters stand.
 const CLSACT_PRIORITY: u32 = 1;
-const CLSACT_HANDLE: u32 = 0x4846;
-const CLSACT_HANDLE_BESIDE: u32 = 0x4847;
 
 /// The loaded programs and maps, before they are attached.
 #[derive(Debug)]
@@ -70,7 +68,10 @@ impl Programs {
     ) -> io::Result<Self> {
         match privileges::broker() {
             Some(broker) => Self::load_by(broker, object, settings, entries),
-            None => Self::load_here(object.octets(), settings, entries),
+            None => {
+                let handle = object.clsact_handle();
+                Self::load_here(object.octets(), handle, settings, entries)
+            }
         }
     }
 
@@ -86,11 +87,16 @@ impl Programs {
         Ok(Self {
             maps: of_descriptors(object, &maps)?,
             loaded,
-            clsact_handle: CLSACT_HANDLE,
+            clsact_handle: object.clsact_handle(),
         })
     }
 
-    fn load_here(object: &[u8], settings: &[u8], entries: &[(&str, u32)]) -> io::Result<Self> {
+    fn load_here(
+        object: &[u8],
+        clsact_handle: u32,
+        settings: &[u8],
+        entries: &[(&str, u32)],
+    ) -> io::Result<Self> {
         silence_libbpf();
         let mut open = ObjectBuilder::default()
             .open_memory(object)
@@ -127,14 +133,8 @@ impl Programs {
         Ok(Self {
             maps: maps.collect::<io::Result<_>>()?,
             loaded: LoadedPrograms::Here(programs.collect::<io::Result<_>>()?),
-            clsact_handle: CLSACT_HANDLE,
+            clsact_handle,
         })
-    }
-
-    /// The same with other clsact filters: it may be at an interface beside another data path.
-    pub(crate) const fn beside_others(mut self) -> Self {
-        self.clsact_handle = CLSACT_HANDLE_BESIDE;
-        self
     }
 
     /// The maps of `object` as another process has loaded them, without the programs. It needs no
@@ -145,7 +145,7 @@ impl Programs {
         Ok(Self {
             maps: of_descriptors(object, maps)?,
             loaded: LoadedPrograms::Here(Vec::new()),
-            clsact_handle: CLSACT_HANDLE,
+            clsact_handle: object.clsact_handle(),
         })
     }
 
@@ -465,7 +465,7 @@ mod tests {
     #[test]
     fn settings_of_another_size_and_maps_of_another_name_are_refused_before_the_kernel_sees_any() {
         let refused = |object: &[u8], settings: &[u8], entries: &[(&str, u32)]| {
-            let programs = Programs::load_here(object, settings, entries);
+            let programs = Programs::load_here(object, 1, settings, entries);
             programs.expect_err("it does not fit").to_string()
         };
         for (shown, expected) in [

@@ -13,6 +13,7 @@ use crate::datapath::create_device;
 use crate::group::force_receive_buffer;
 use crate::inject::Injector;
 use crate::mobile_path::{open_frame_socket, resolve};
+use crate::nl80211::set_threshold;
 use crate::privileges::{Answer, Request, is_end, keep_needed, receive, send};
 use crate::rtnl::Rtnl;
 use crate::tun::{Tun, interface_name, query_ifindex};
@@ -149,6 +150,17 @@ impl Broker<'_> {
             Request::ReceiveBuffer => {
                 let socket = descriptors.pop();
                 force_receive_buffer(&socket.ok_or(io::ErrorKind::InvalidInput)?)?;
+                done()
+            }
+            Request::WifiThreshold {
+                ifindex,
+                dbm,
+                hysteresis_db,
+            } => {
+                if !self.is_served(ifindex) {
+                    return Err(refused("another interface"));
+                }
+                set_threshold(ifindex, dbm, hysteresis_db)?;
                 done()
             }
             // If one cannot be set or forgotten, the kernel resolves it with the next packet.

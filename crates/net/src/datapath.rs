@@ -24,6 +24,7 @@ use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use crate::counters::{Counters, DATA_PATH};
 use crate::frame::{BufferPool, Frame};
 use crate::privileges;
+use crate::rtnl::Rtnl;
 use crate::tun::{LayerKind, Tun, TunOptions, VNET_HDR_BYTES};
 
 mod interface;
@@ -360,12 +361,8 @@ pub(crate) fn create_device(name: &str, kind: LayerKind) -> io::Result<Tun> {
         mtu: Some(65_521),
         up: false,
     })?;
-    // No address, no router solicitation: nothing but what is redirected here. Where
-    // it cannot be written (a read-only /proc), what arrives beside is ignored.
-    let _ = std::fs::write(
-        format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", tun.name()),
-        "1",
-    );
+    // No address, no router solicitation: nothing but what is redirected here.
+    Rtnl::open()?.set_no_ipv6_address(tun.ifindex())?;
     tun.set_up()?;
     Ok(tun)
 }

@@ -8,7 +8,7 @@ use std::io;
 use std::net::Ipv4Addr;
 
 use crate::privileges;
-use crate::rtnl::{Rtnl, sysctl};
+use crate::rtnl::Rtnl;
 use crate::tun::{LayerKind, Tun, TunOptions};
 
 /// The device's own address: without one, the loose check of a packet's source
@@ -39,23 +39,11 @@ impl Injector {
             mtu: Some(MTU),
             ..TunOptions::default()
         })?;
-        let name = tun.name();
-        sysctl(&format!("net/ipv4/conf/{name}/rp_filter"), "2")?;
-        sysctl(&format!("net/ipv4/conf/{name}/forwarding"), "1")?;
-        // Without IPv6 there is nothing to set.
-        let v6 = [
-            ("addr_gen_mode", "1"),
-            ("accept_ra", "0"),
-            ("forwarding", "1"),
-        ];
-        for (parameter, value) in v6 {
-            let path = format!("net/ipv6/conf/{name}/{parameter}");
-            match sysctl(&path, value) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        Rtnl::open()?.add_address(tun.ifindex(), ADDRESS.into(), 32)?;
+        // Not by sysctl: a service manager may have made /proc/sys read-only.
+        let rtnl = Rtnl::open()?;
+        rtnl.set_routing(tun.ifindex())?;
+        rtnl.set_no_ipv6_address(tun.ifindex())?;
+        rtnl.add_address(tun.ifindex(), ADDRESS.into(), 32)?;
         tun.set_up()?;
         Ok(Self { tun })
     }

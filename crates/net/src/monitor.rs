@@ -16,6 +16,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::netlink::{Netlink, is_overrun};
 use crate::rtnl::LinkInfo;
+use crate::tun::query_ifindex;
 
 /// `RTMGRP_LINK` (`include/uapi/linux/rtnetlink.h`), the mask of `RTNLGRP_LINK`.
 const RTMGRP_LINK: u32 = 1;
@@ -37,6 +38,27 @@ pub struct InterfaceState {
     pub mtu: u32,
     /// Whether it is a port of a bridge or of a virtual switch.
     pub is_bridge_port: bool,
+}
+
+impl InterfaceState {
+    /// The state of an interface that was removed, or has another index now, without a report of that. None:
+    /// it is there.
+    pub fn if_removed(ifindex: u32, name: &str) -> Option<Self> {
+        let is_there = match query_ifindex(name) {
+            Ok(found) => found == ifindex,
+            // Any other failure is not about the interface.
+            Err(error) => error.raw_os_error() != Some(libc::ENODEV),
+        };
+        (!is_there).then(|| Self {
+            ifindex,
+            name: name.to_owned(),
+            carrier: false,
+            up: false,
+            removed: true,
+            mtu: 0,
+            is_bridge_port: false,
+        })
+    }
 }
 
 /// The monitor's events.

@@ -18,6 +18,7 @@ use netlink_sys::protocols::NETLINK_GENERIC;
 
 use crate::datapath::Interface;
 use crate::netlink::{Netlink, is_overrun, messages};
+use crate::privileges;
 
 mod codec;
 #[cfg(test)]
@@ -109,10 +110,18 @@ impl WifiMonitor {
     /// above it by `hysteresis_db`; until it is associated anew, or this is dropped. It takes
     /// replaces what others have set, a supplicant's background scan for one.
     pub fn set_threshold(&mut self, dbm: i32, hysteresis_db: u32) -> io::Result<()> {
-        let request = Message::set_threshold(self.ifindex, dbm, hysteresis_db);
-        self.request(request, 0)?;
+        self.request_threshold(dbm, hysteresis_db)?;
         self.has_threshold = true;
         Ok(())
+    }
+
+    /// The kernel takes it from a process with `CAP_NET_ADMIN` alone.
+    fn request_threshold(&mut self, dbm: i32, hysteresis_db: u32) -> io::Result<()> {
+        if let Some(broker) = privileges::broker() {
+            return broker.set_wifi_threshold(self.ifindex, dbm, hysteresis_db);
+        }
+        let request = Message::set_threshold(self.ifindex, dbm, hysteresis_db);
+        self.request(request, 0).map(drop)
     }
 
     fn request(&mut self, request: Message, flags: u16) -> io::Result<Vec<Message>> {
@@ -121,6 +130,16 @@ impl WifiMonitor {
         let answers = self.requests.request(message, flags)?;
         Ok(answers.into_iter().map(|answer| answer.payload).collect())
     }
+}
+
+/// [`WifiMonitor::set_threshold`] for a monitor of another process.
+pub(crate) fn set_threshold(ifindex: u32, dbm: i32, hysteresis_db: u32) -> io::Result<()> {
+    let mut requests = Netlink::open(NETLINK_GENERIC, 0)?;
+    let family = family_of_nl80211(&mut requests)?.0;
+    let mut message =
+        GenlMessage::from_payload(Message::set_threshold(ifindex, dbm, hysteresis_db));
+    message.set_resolved_family_id(family);
+    requests.request(message, 0).map(drop)
 }
 
 /// The interfaces of Wi-Fi in the calling thread's namespace, by index, and what each is; none on
@@ -143,8 +162,7 @@ impl Drop for WifiMonitor {
     fn drop(&mut self) {
         if self.has_threshold {
             // 0: none. The threshold ends with the interface.
-            let request = Message::set_threshold(self.ifindex, 0, 0);
-            let _ = self.request(request, 0);
+            let _ = self.request_threshold(0, 0);
         }
     }
 }

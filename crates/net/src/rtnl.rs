@@ -13,7 +13,8 @@ use std::os::fd::{AsFd, AsRawFd as _};
 
 use futures_util::TryStreamExt as _;
 use netlink_packet_route::link::{
-    InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkMessage, State,
+    AfSpecInet, AfSpecInet6, AfSpecUnspec, In6AddrGenMode, InetDevConf, InfoData, InfoVeth,
+    LinkAttribute, LinkFlags, LinkMessage, State,
 };
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteMetric};
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
@@ -193,6 +194,33 @@ impl Rtnl {
         )
     }
 
+    /// This host routes what the link receives, and accepts a source that another link reaches (`rp_filter` 2).
+    pub fn set_routing(&self, ifindex: u32) -> io::Result<()> {
+        let mut conf = InetDevConf::default();
+        (conf.forwarding, conf.rp_filter) = (1, 2);
+        let conf = AfSpecUnspec::Inet(vec![AfSpecInet::DevConfRequest(conf)]);
+        let step = format!("set up routing of link {ifindex}");
+        self.change(&step, with_spec(ifindex, conf))
+    }
+
+    /// The link gets no IPv6 address when it is brought up. Without IPv6 it gets none anyway.
+    pub fn set_no_ipv6_address(&self, ifindex: u32) -> io::Result<()> {
+        let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
+        let step = format!("keep IPv6 addresses off link {ifindex}");
+        let message = with_spec(ifindex, AfSpecUnspec::Inet6(vec![mode]));
+        let done = self
+            .runtime
+            .block_on(self.handle.link().set(message).execute());
+        match done {
+            Err(rtnetlink::Error::NetlinkError(error))
+                if error.raw_code() == -libc::EAFNOSUPPORT =>
+            {
+                Ok(())
+            }
+            done => self.wait(&step, std::future::ready(done)),
+        }
+    }
+
     /// Moves the link to the namespace of this descriptor, where its index may change.
     pub fn move_to_ns(&self, ifindex: u32, ns: &impl AsFd) -> io::Result<()> {
         self.change(
@@ -319,6 +347,13 @@ impl Rtnl {
             io::Error::new(inner.kind(), format!("{step}: {inner}"))
         })
     }
+}
+
+/// Parameters of the link for one family of addresses.
+fn with_spec(ifindex: u32, spec: AfSpecUnspec) -> LinkMessage {
+    let spec = LinkAttribute::AfSpecUnspec(vec![spec]);
+    let link = LinkUnspec::new_with_index(ifindex);
+    link.append_extra_attribute(spec).build()
 }
 
 /// Attributes of a route beside its destination.

@@ -106,11 +106,14 @@ fn run_inside(test: &str) {
 /// The variable for instrumented programs inside. Each virtual kernel counts its processes from 1, so
 /// each test has files of its own.
 fn profile_inside(program: &Path, test: &str) -> Option<(String, String)> {
-    let folder = PathBuf::from(std::env::var_os(PROFILE)?);
+    let on_host = PathBuf::from(std::env::var_os(PROFILE)?);
     let program = program.file_name()?.to_str()?;
-    let file = format!("{program}-{}-%p.profraw", test.replace("::", "-"));
-    let path = folder.parent()?.join(file);
-    Some((PROFILE.to_owned(), path.to_str()?.to_owned()))
+    let pattern = on_host.file_name()?.to_str()?;
+    let file = format!("{program}-{}-{pattern}", test.replace("::", "-"));
+    Some((
+        PROFILE.to_owned(),
+        on_host.with_file_name(file).to_str()?.to_owned(),
+    ))
 }
 
 /// The program, which cargo builds two folders above its tests.

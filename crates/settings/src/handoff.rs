@@ -51,7 +51,7 @@ pub struct HandoffStation {
     /// messages and the copies of packets are sealed with it.
     ///
     /// Cost: Has to be given with `name`. A person who reads it can take over mobiles: make it
-    /// readable by root alone.
+    /// readable by root and the group `holdfast` alone.
     ///
     /// Example: `"/etc/holdfast/stations.key"`
     #[serde(with = "Maybe::<AbsolutePath>")]

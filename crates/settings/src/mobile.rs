@@ -154,7 +154,7 @@ pub struct MobileDaemon {
     pub cells: Vec<Cell>,
     /// The file with the key that the gateway has too, made by `holdfast mobile keygen`.
     ///
-    /// Cost: None. Make it readable by root alone.
+    /// Cost: None. Make it readable by root and the group `holdfast` alone.
     #[serde(with = "As::<AbsolutePath>")]
     pub key_file: String,
     /// Time between two registrations when nothing happens.
@@ -167,16 +167,16 @@ pub struct MobileDaemon {
     /// Cost: None.
     #[serde(with = "As::<AbsolutePath>")]
     pub control_socket: String,
-    /// What the mobile does in outages, beside its signals. `auto`, unless another is given: it
-    /// caches what the mobile sends by TCP and retransmits it after an outage, queues the newest
-    /// packets of all other protocols as `keep` does, and without a gateway it also serves
-    /// downloads as `wake` does. `keep` queues the newest packets of each flow that the mobile
-    /// sends in an outage, of any protocol, and sends them after it. The others are for downloads:
-    /// `wake` withholds one segment of each bulk download and acknowledges it after an outage,
-    /// `freeze` closes the windows before an announced outage and sends three ACKs after it,
-    /// `fast-retransmit` sends the three ACKs alone, `mtcp` sends one marked ACK after an outage
-    /// for a gateway with the scheme `mtcp`. `none`: the mobile only signals; so it is with
-    /// `congestion_control` unless a scheme is given.
+    /// What the mobile does in outages, beside its signals. Unless a scheme is given it is `auto`,
+    /// or `none` with `congestion_control`. `auto` caches what the mobile sends by TCP and
+    /// retransmits it after an outage. It queues the newest packets of all other protocols as
+    /// `keep` does, and without a gateway it also serves downloads as `wake` does. `keep` queues
+    /// the newest packets of each flow that the mobile sends in an outage, of any protocol, and
+    /// sends them after it. The others are for downloads: `wake` withholds one segment of each
+    /// bulk download and acknowledges it after an outage, `freeze` closes the windows before an
+    /// announced outage and sends three ACKs after it, `fast-retransmit` sends the three ACKs
+    /// alone, `mtcp` sends one marked ACK after an outage for a gateway with the scheme `mtcp`.
+    /// With `none` the mobile only signals.
     ///
     /// Cost: A BPF program on each packet of the interface; with `auto` also a copy of each TCP
     /// segment to the daemon. docs/schemes/mobile-auto.md has its figures.

@@ -53,8 +53,8 @@ pub struct MobileEntry {
     #[serde(with = "Maybe::<Name>")]
     pub name: Option<String>,
     /// The key that the mobile's signals are sealed with. Each mobile has its own. A person who
-    /// reads it can send signals as the mobile: make the file readable by root alone, or use
-    /// `key_file`.
+    /// reads it can send signals as the mobile: make the file readable by root and the group
+    /// `holdfast` alone, or use `key_file`.
     ///
     /// Cost: This or `key_file` has to be given.
     ///

@@ -41,7 +41,8 @@ pub struct Sources {
     /// With `wifi_stronger_db`: the program that lets the interface roam then. Its arguments are the
     /// interface's name and the access point's address. `wpa_cli -i INTERFACE roam ADDRESS` does it.
     ///
-    /// Cost: It runs with the daemon's rights. Without it the supplicant alone decides when to roam.
+    /// Cost: It runs as the daemon's user, from Linux 5.19 on without its capabilities. Without it the
+    /// supplicant alone decides when to roam.
     ///
     /// Example: `"/usr/local/bin/roam"`
     #[serde(with = "Maybe::<AbsolutePath>")]
@@ -60,7 +61,7 @@ pub struct Sources {
     /// on standard output are events: `up`, `down`, `going-down-soon`, `going-down-soon 400`
     /// (milliseconds), `signal -97` (dBm). It is started again if it ends.
     ///
-    /// Cost: It runs with the daemon's rights.
+    /// Cost: It runs as the daemon's user, from Linux 5.19 on without its capabilities.
     ///
     /// Example: `"/usr/local/bin/link-watch"`
     #[serde(with = "Maybe::<AbsolutePath>")]

@@ -252,8 +252,15 @@ impl Control {
 
     /// A report of the kernel about an interface.
     fn handle_interface(&self, event: &InterfaceEvent) -> anyhow::Result<()> {
-        let InterfaceEvent::State(state) = event else {
-            return Ok(());
+        let state = match event {
+            InterfaceEvent::State(state) => state,
+            InterfaceEvent::Overrun => {
+                let links = self.links.borrow();
+                let removed: Vec<_> = links.iter().filter_map(|link| link.if_removed()).collect();
+                drop(links);
+                let mut removed = removed.into_iter().map(InterfaceEvent::State);
+                return removed.try_for_each(|event| self.handle_interface(&event));
+            }
         };
         let name = &state.name;
         let mut links = self.links.borrow_mut();

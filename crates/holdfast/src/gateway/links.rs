@@ -138,6 +138,11 @@ impl WirelessLink {
         self.report(carrier, state.mtu)
     }
 
+    /// The interface, if it was removed and the report of that got lost.
+    pub(super) fn if_removed(&self) -> Option<InterfaceState> {
+        InterfaceState::if_removed(self.interface.ifindex?, &self.interface.name)
+    }
+
     /// Reports carrier and MTU to the workers, if they are new.
     fn report(&mut self, carrier: bool, mtu: u32) -> anyhow::Result<()> {
         let before = self.reported.replace((carrier, mtu));

@@ -11,6 +11,7 @@ use holdfast_net::netns::{ChildGuard, guarded_command};
 use holdfast_testbed::harness::{Harness, SOCKET_LIMIT};
 use holdfast_testbed::link_process::GATEWAY_IF;
 
+use super::mobile_host::Mobile;
 use super::{HOLDFAST, await_that, topology, wired};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -113,7 +114,16 @@ fn a_gateway_reports_what_it_waits_for_what_it_serves_reloads_and_its_end() {
 }
 
 /// The packet worker's thread.
-fn packet_thread(pid: u32) -> Option<String> {
+fn packet_thread(daemon: &ChildGuard) -> String {
+    let mut thread = None;
+    await_that("there is a worker", || {
+        thread = thread_of_packets(daemon.id());
+        thread.is_some()
+    });
+    thread.unwrap()
+}
+
+fn thread_of_packets(pid: u32) -> Option<String> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let is_worker = |thread: &std::fs::DirEntry| {
         let name = std::fs::read_to_string(thread.path().join("comm"));
@@ -144,16 +154,59 @@ fn a_gateway_whose_worker_hangs_shows_no_sign_of_life() {
     let harness = topology(&wired(1500), None);
     let service = Service::start(&harness);
     service.expect("READY=1");
-    let mut thread = None;
-    await_that("there is a worker", || {
-        thread = packet_thread(service.gateway.id());
-        thread.is_some()
-    });
+    let thread = packet_thread(&service.gateway);
     assert!(service.lives(4 * SECOND_NS) > 4);
-    let stopped = stop_thread(&thread.unwrap());
+    let stopped = stop_thread(&thread);
     // A turn may take 5 s.
     service.lives(6 * SECOND_NS);
     assert_eq!(service.lives(4 * SECOND_NS), 0);
     drop(stopped);
     service.expect("WATCHDOG=1");
+}
+
+/// The worker removes its devices before it answers the command to attach.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_gateway_whose_worker_attaches_late_goes_on() {
+    in_virtual_kernel!();
+    let mut harness = topology(&wired(1500), None);
+    let mut service = Service::start(&harness);
+    service.expect("READY=1");
+    let thread = packet_thread(&service.gateway);
+    let removed = harness.topology.remove_wireless().unwrap();
+    service.expect(&format!("STATUS=waits for the interface {GATEWAY_IF}"));
+    let stopped = stop_thread(&thread);
+    let topology = &mut harness.topology;
+    topology
+        .make_wireless_again(&wired(1500), &removed)
+        .unwrap();
+    // The daemon waits for 500 ms.
+    service.lives(2 * SECOND_NS);
+    drop(stopped);
+    service.expect(&format!("STATUS=serves {GATEWAY_IF}"));
+    assert!(service.lives(4 * SECOND_NS) > 4);
+    service.gateway.signal(libc::SIGTERM).unwrap();
+    service.expect("STOPPING=1");
+    let ended = service.gateway.wait_at_most(SOCKET_LIMIT).unwrap();
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_mobile_whose_worker_hangs_ends_when_it_has_to() {
+    in_virtual_kernel!();
+    let harness = topology(&wired(1500), None);
+    let mut mobile = Mobile::start(&harness, "auto", &[]);
+    let stopped = stop_thread(&packet_thread(&mobile.child));
+    mobile.child.signal(libc::SIGTERM).unwrap();
+    // While a thread is traced nobody can wait for the process.
+    let status = format!("/proc/{}/status", mobile.child.id());
+    await_that("the daemon has ended", || {
+        std::fs::read_to_string(&status)
+            .unwrap()
+            .contains("State:\tZ")
+    });
+    drop(stopped);
+    let ended = mobile.child.wait_at_most(SOCKET_LIMIT).unwrap();
+    assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
 }

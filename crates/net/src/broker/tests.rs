@@ -299,3 +299,46 @@ fn receives(socket: &OwnedFd) -> bool {
         }
     }
 }
+
+/// On kernels without TCX each data path has filters of its own: those of the mobile's own programs and of its
+/// engine stand at one interface.
+#[test]
+fn filters_of_different_objects_stand_beside_each_other() {
+    if !available_or_skip("filters_of_different_objects_stand_beside_each_other") {
+        return;
+    }
+    beside_broker(&namespace(), |client| {
+        let ifindex = query_ifindex("w0").unwrap();
+        let flows = [("flows", 16)];
+        let objects: [(_, &[(&str, u32)], _); 3] = [
+            (BpfObject::Mobile, &flows, "mobile_egress"),
+            (BpfObject::Gateway, &[], "wireless_egress"),
+            (BpfObject::Keep, &[], "link_egress"),
+        ];
+        let mut attached = Vec::new();
+        for (object, entries, program) in objects {
+            let programs = Programs::load_by(client, object, &[0; 40], entries).unwrap();
+            let hook = programs.attach(program, ifindex, HookSide::Egress, AttachMode::Clsact);
+            attached.push((programs, hook.unwrap()));
+        }
+        let shown = filters("w0");
+        for (_, _, program) in objects {
+            assert!(shown.contains(program), "{program}: {shown}");
+        }
+    });
+}
+
+#[test]
+fn a_threshold_is_set_at_the_brokers_interfaces_alone() {
+    if !available_or_skip("a_threshold_is_set_at_the_brokers_interfaces_alone") {
+        return;
+    }
+    beside_broker(&namespace(), |client| {
+        let set = |name| client.set_wifi_threshold(query_ifindex(name).unwrap(), -70, 4);
+        let refused = set("v0").unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{refused}");
+        // It is asked for, and is no Wi-Fi.
+        let other = set("w0").unwrap_err();
+        assert_ne!(other.kind(), io::ErrorKind::PermissionDenied, "{other}");
+    });
+}

@@ -25,7 +25,7 @@ pub(super) struct ProgramSettings {
 impl ProgramSettings {
     /// Loads the programs.
     pub(super) fn load(&self) -> io::Result<Programs> {
-        Ok(Programs::load(BpfObject::Keep, &self.emit(), &[])?.beside_others())
+        Programs::load(BpfObject::Keep, &self.emit(), &[])
     }
 
     fn emit(&self) -> [u8; 40] {

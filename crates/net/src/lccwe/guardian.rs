@@ -66,9 +66,15 @@ impl Drop for Guardian {
 unsafe fn guard(read_fd: c_int, map_fd: c_int) -> ! {
     // SAFETY: system calls alone; the buffers are the child's own.
     unsafe {
-        // What ends the owner by the terminal or its group must not end the child first.
+        // What ends the owner by the terminal, its group or its watchdog must not end the child first.
         libc::setsid();
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        for signal in [
+            libc::SIGINT,
+            libc::SIGTERM,
+            libc::SIGHUP,
+            libc::SIGQUIT,
+            libc::SIGABRT,
+        ] {
             libc::signal(signal, libc::SIG_IGN);
         }
         // Out of the way of the numbers that they are to have.

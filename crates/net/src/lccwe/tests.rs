@@ -5,6 +5,8 @@
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use super::*;
 use crate::netns::available_or_skip;
 
@@ -127,6 +129,12 @@ fn without_links_a_killed_owner_leaves_no_registration_either() {
         .spawn()
         .unwrap();
     wait_until("the child's registration", || is_available(&name));
+    // A service manager sends these to the guardian, too: at a stop, and when its watchdog ends the daemon.
+    for signal in [Signal::TERM, Signal::QUIT, Signal::ABORT] {
+        for guardian in children(child.id()) {
+            kill_process(guardian, signal).unwrap();
+        }
+    }
     child.kill().unwrap();
     child.wait().unwrap();
     wait_until("the end of the registration", || !is_available(&name));
@@ -135,6 +143,22 @@ fn without_links_a_killed_owner_leaves_no_registration_either() {
     assert!(is_available(&name));
     drop(control);
     wait_until("its end in good order", || !is_available(&name));
+}
+
+/// Each thread has its own.
+fn children(parent: u32) -> Vec<Pid> {
+    let threads = std::fs::read_dir(format!("/proc/{parent}/task")).unwrap();
+    let children = threads.flatten().map(|thread| {
+        let children = std::fs::read_to_string(thread.path().join("children"));
+        children.unwrap_or_default()
+    });
+    let children: String = children.collect();
+    let numbers = children.split_ascii_whitespace();
+    let found: Vec<_> = numbers
+        .filter_map(|number| Pid::from_raw(number.parse().ok()?))
+        .collect();
+    assert!(!found.is_empty(), "no guardian");
+    found
 }
 
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {

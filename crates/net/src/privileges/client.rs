@@ -129,6 +129,21 @@ impl Client {
         self.request(&Request::Detach { number }, &[]).map(drop)
     }
 
+    /// Sets the threshold of [`crate::nl80211::WifiMonitor::set_threshold`].
+    pub(crate) fn set_wifi_threshold(
+        &self,
+        ifindex: u32,
+        dbm: i32,
+        hysteresis_db: u32,
+    ) -> io::Result<()> {
+        let request = Request::WifiThreshold {
+            ifindex,
+            dbm,
+            hysteresis_db,
+        };
+        self.request(&request, &[]).map(drop)
+    }
+
     /// Makes a device for taken packets.
     pub(crate) fn device(&self, name: &str, kind: LayerKind) -> io::Result<Tun> {
         let name = name.into();

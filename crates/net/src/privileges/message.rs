@@ -51,6 +51,12 @@ pub(crate) enum Request {
     FrameSocket,
     /// The socket whose descriptor comes with it gets a larger buffer.
     ReceiveBuffer,
+    /// The driver reports when the signal falls below `dbm`.
+    WifiThreshold {
+        ifindex: u32,
+        dbm: i32,
+        hysteresis_db: u32,
+    },
     /// As if these neighbours had just answered. There is no answer.
     SetNeighbours {
         ifindex: u32,

@@ -5,6 +5,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use super::*;
+use crate::lccwe::tests::wait_until;
 use crate::netns::{NetNs, available_or_skip};
 
 /// Two namespaces with a veth pair between them, addressed and up.
@@ -145,4 +146,37 @@ fn an_error_names_the_step_and_the_link() {
         error.to_string().starts_with("find link absent0: "),
         "{error}"
     );
+}
+
+#[test]
+fn a_device_routes_and_has_no_address_without_a_writable_proc() {
+    if !available_or_skip("a_device_routes_and_has_no_address_without_a_writable_proc") {
+        return;
+    }
+    let (a, _b) = pair();
+    a.run(|| {
+        let rtnl = Rtnl::open().unwrap();
+        rtnl.add_veth("v0", &a, "v1", &a).unwrap();
+        let ifindex = rtnl.link_index("v0").unwrap();
+        rtnl.set_routing(ifindex).unwrap();
+        rtnl.set_no_ipv6_address(ifindex).unwrap();
+        rtnl.set_up(rtnl.link_index("v1").unwrap()).unwrap();
+        rtnl.set_up(ifindex).unwrap();
+        for (parameter, value) in [
+            ("ipv4/conf/v0/forwarding", "1"),
+            ("ipv4/conf/v0/rp_filter", "2"),
+            ("ipv6/conf/v0/addr_gen_mode", "1"),
+        ] {
+            assert_eq!(
+                read_sysctl(&format!("net/{parameter}")).unwrap(),
+                value,
+                "{parameter}"
+            );
+        }
+        let addresses = || std::fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap();
+        // The other end gets one when it has a carrier.
+        wait_until("an address", || addresses().contains(" v1\n"));
+        assert!(!addresses().contains(" v0\n"), "{}", addresses());
+    })
+    .unwrap();
 }

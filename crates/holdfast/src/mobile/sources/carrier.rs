@@ -7,7 +7,6 @@ use std::convert::Infallible;
 use anyhow::Context as _;
 use holdfast_net::addresses::AddressMonitor;
 use holdfast_net::monitor::{InterfaceEvent, InterfaceState, LinkMonitor};
-use holdfast_net::tun::query_ifindex;
 use tokio::io::unix::AsyncFd;
 
 use super::{Reporter, SourceEvent, SourceTask};
@@ -23,22 +22,8 @@ pub(super) struct CarrierSource {
 impl CarrierSource {
     /// What is there no longer, or has another number now.
     fn gone(&mut self) -> Vec<InterfaceState> {
-        let is_gone = |ifindex: u32, name: &str| match query_ifindex(name) {
-            Ok(found) => found != ifindex,
-            // Any other failure is not about the interface.
-            Err(error) => error.raw_os_error() == Some(libc::ENODEV),
-        };
-        let gone = self.known.iter();
-        let gone = gone.filter(|(ifindex, name)| is_gone(**ifindex, name));
-        let gone = gone.map(|(ifindex, name)| InterfaceState {
-            ifindex: *ifindex,
-            name: name.clone(),
-            carrier: false,
-            up: false,
-            removed: true,
-            mtu: 0,
-            is_bridge_port: false,
-        });
+        let known = self.known.iter();
+        let gone = known.filter_map(|(ifindex, name)| InterfaceState::if_removed(*ifindex, name));
         let gone: Vec<_> = gone.collect();
         for state in &gone {
             self.known.remove(&state.ifindex);
