@@ -107,7 +107,7 @@ minimise() {
     for file in "${chosen[@]}"; do
         cp "$file" "$merged/$(sha1sum "$file" | cut -c 1-40)"
     done
-    # The input of a bug has a name in words, and stays.
+    # The input of a bug is named after it, and stays.
     find "$corpora/$target" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}' -delete
     mv "$merged"/* "$corpora/$target"
     echo "$target: $(find "$corpora/$target" -type f | wc -l) inputs, $(cat "$corpora/$target"/* | wc -c) bytes"

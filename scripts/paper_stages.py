@@ -104,7 +104,7 @@ STAGES = {
     "mtcp-plus-today-congestion": lab_run(50, "papers/mtcp-plus-2007/today-congestion.toml", "linux", 2),
     **{
         name: Stage(seconds, "recordings", ["{root}/docs/recordings/bench.py", name.removeprefix("recordings-")])
-        for name, seconds in (("recordings-core", 1200), ("recordings-uploads", 900))
+        for name, seconds in (("recordings-core", 1200), ("recordings-uploads", 330))
     },
 }
 

@@ -199,7 +199,7 @@ fn a_mobile_whose_worker_hangs_ends_when_it_has_to() {
     let mut mobile = Mobile::start(&harness, "auto", &[]);
     let stopped = stop_thread(&packet_thread(&mobile.child));
     mobile.child.signal(libc::SIGTERM).unwrap();
-    // While a thread is traced nobody can wait for the process.
+    // While a thread is traced its parent cannot wait for the process.
     let status = format!("/proc/{}/status", mobile.child.id());
     await_that("the daemon has ended", || {
         std::fs::read_to_string(&status)

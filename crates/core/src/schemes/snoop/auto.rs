@@ -149,7 +149,7 @@ fn is_fhs_own<P: Payload>(
     let una = flow.fh.una;
     let segment_len = flow.cache.segment_len_at(una).unwrap_or(1);
     let many = u64::from(MANY_SEGMENTS_MIN.saturating_mul(segment_len));
-    let is_many = |missing: u64, of: u64| missing >= many && missing >= of / part;
+    let is_many = |missing: u64, sent: u64| missing >= many && missing >= sent / part;
     let reach = highest.distance_from(una);
     let missing = reach.saturating_sub(flow.sacked.bytes_before(highest));
     let window = flow.fh.max.distance_from(una);
