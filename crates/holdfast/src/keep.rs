@@ -267,6 +267,10 @@ impl KeepWorker {
     /// One frame that was taken.
     fn take(&mut self, frame: Frame) {
         let packet = frame.bytes().get(self.ip..).unwrap_or_default();
+        if has_no_source(packet) {
+            // The kernel's own report of a multicast group of this device (RFC 3810, 5.2.13).
+            return;
+        }
         let flow = PacketFlow::of(packet);
         let found = flow.and_then(|flow| Some((flow, self.edge.path.peer(flow.destination)?)));
         let Some((flow, peer)) = found else {
@@ -368,6 +372,12 @@ impl KeepWorker {
                 .handle_link(*peer, event, source, now, &mut self.edge);
         }
     }
+}
+
+/// An IPv6 packet from the unspecified address.
+fn has_no_source(packet: &[u8]) -> bool {
+    let source = packet.get(8..24).filter(|_| packet[0] >> 4 == 6);
+    source.is_some_and(|source| source.iter().all(|octet| *octet == 0))
 }
 
 /// The number of packets on the wire of a frame with this many bytes.

@@ -362,7 +362,11 @@ pub(crate) fn create_device(name: &str, kind: LayerKind) -> io::Result<Tun> {
         up: false,
     })?;
     // No address, no router solicitation: nothing but what is redirected here.
-    Rtnl::open()?.set_no_ipv6_address(tun.ifindex())?;
+    let path = format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", tun.name());
+    if std::fs::write(path, "1").is_err() {
+        // A service manager has made it read-only. Then reports of multicast groups arrive, too.
+        Rtnl::open()?.set_no_ipv6_address(tun.ifindex())?;
+    }
     tun.set_up()?;
     Ok(tun)
 }

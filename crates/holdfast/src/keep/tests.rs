@@ -117,3 +117,15 @@ fn packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device() {
     };
     topology.gateway().run(steps).unwrap();
 }
+
+#[test]
+fn a_report_of_a_multicast_group_has_no_source() {
+    let from_fh = [&[0x60, 0, 0, 0, 0, 0, 17, 64][..], &[0xfd; 16], &[0xfd; 16]].concat();
+    assert!(!has_no_source(&from_fh));
+    let of_kernel = [&[0x60, 0, 0, 0, 0, 0, 0, 1][..], &[0; 16], &[0xff; 16]].concat();
+    assert!(has_no_source(&of_kernel));
+    // Another protocol's, or cut.
+    assert!(!has_no_source(&[0x45, 0, 0, 40, 0, 0, 0, 0].repeat(5)));
+    assert!(!has_no_source(&of_kernel[..20]));
+    assert!(!has_no_source(&[]));
+}
