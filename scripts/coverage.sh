@@ -7,8 +7,7 @@
 #     scripts/coverage.sh             tests, then the tables
 #     scripts/coverage.sh tables      the tables of the last run
 #
-# The first table has the crates, the second one the files with less than 90 % of their lines. A program
-# that is killed does not report: what only such programs run counts as not run.
+# The first table has the crates, the second one the files with less than 90 % of their lines.
 #
 # Everything is in a target folder of its own, target/coverage.
 

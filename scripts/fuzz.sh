@@ -104,12 +104,13 @@ minimise() {
             }
         }' "$found/$target/merge")
     rm -rf "$merged" && mkdir "$merged"
-    for file in "${chosen[@]}"; do
-        cp "$file" "$merged/$(sha1sum "$file" | cut -c 1-40)"
-    done
     # The input of a bug is named after it, and stays.
+    local -r is_chosen='^[0-9a-f]{40}$'
+    for file in "${chosen[@]}"; do
+        [[ ${file##*/} =~ $is_chosen ]] && cp "$file" "$merged"
+    done
     find "$corpora/$target" -type f -regextype posix-extended -regex '.*/[0-9a-f]{40}' -delete
-    mv "$merged"/* "$corpora/$target"
+    find "$merged" -type f -exec mv -t "$corpora/$target" {} +
     echo "$target: $(find "$corpora/$target" -type f | wc -l) inputs, $(cat "$corpora/$target"/* | wc -c) bytes"
 }
 

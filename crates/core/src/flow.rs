@@ -309,7 +309,7 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// Neither an answer nor what another base station delivers has to come first.
+    /// It waits neither for an answer nor for its handoff.
     pub(crate) fn may_send_on(&self) -> bool {
         self.mute != Mute::Probed && !self.waits_for_handoff
     }
@@ -383,6 +383,7 @@ impl<P: Payload> Flow<P> {
 
     /// A segment of the FH is forwarded unchanged.
     pub(crate) fn on_forwarded(&mut self, segment: &Segment, now: Instant) {
+        self.mh.refuses_all = false;
         let end = segment.end();
         if end.after(self.sent_nxt) {
             self.sent_nxt = end;

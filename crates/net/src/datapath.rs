@@ -24,7 +24,7 @@ use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use crate::counters::{Counters, DATA_PATH};
 use crate::frame::{BufferPool, Frame};
 use crate::privileges;
-use crate::rtnl::Rtnl;
+use crate::rtnl::{Rtnl, apart};
 use crate::tun::{LayerKind, Tun, TunOptions, VNET_HDR_BYTES};
 
 mod interface;
@@ -364,8 +364,8 @@ pub(crate) fn create_device(name: &str, kind: LayerKind) -> io::Result<Tun> {
     // No address, no router solicitation: nothing but what is redirected here.
     let path = format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", tun.name());
     if std::fs::write(path, "1").is_err() {
-        // A service manager has made it read-only. Then reports of multicast groups arrive, too.
-        Rtnl::open()?.set_no_ipv6_address(tun.ifindex())?;
+        // There is no IPv6, or a service manager has made it read-only. Then reports of multicast groups arrive.
+        apart(|| Rtnl::open()?.set_no_ipv6_address(tun.ifindex()))?;
     }
     tun.set_up()?;
     Ok(tun)

@@ -8,7 +8,7 @@ use std::io;
 use std::net::Ipv4Addr;
 
 use crate::privileges;
-use crate::rtnl::Rtnl;
+use crate::rtnl::{Rtnl, apart};
 use crate::tun::{LayerKind, Tun, TunOptions};
 
 /// The device's own address: without one, the loose check of a packet's source
@@ -40,10 +40,13 @@ impl Injector {
             ..TunOptions::default()
         })?;
         // Not by sysctl: a service manager may have made /proc/sys read-only.
-        let rtnl = Rtnl::open()?;
-        rtnl.set_routing(tun.ifindex())?;
-        rtnl.set_no_ipv6_address(tun.ifindex())?;
-        rtnl.add_address(tun.ifindex(), ADDRESS.into(), 32)?;
+        let ifindex = tun.ifindex();
+        apart(|| {
+            let rtnl = Rtnl::open()?;
+            rtnl.set_routing(ifindex)?;
+            rtnl.set_no_ipv6_address(ifindex)?;
+            rtnl.add_address(ifindex, ADDRESS.into(), 32)
+        })?;
         tun.set_up()?;
         Ok(Self { tun })
     }

@@ -43,7 +43,7 @@ pub struct InterfaceState {
 impl InterfaceState {
     /// The state of an interface that was removed, or has another index now, without a report of that. None:
     /// it is there.
-    pub fn if_removed(ifindex: u32, name: &str) -> Option<Self> {
+    pub fn removed_unreported(ifindex: u32, name: &str) -> Option<Self> {
         let is_there = match query_ifindex(name) {
             Ok(found) => found == ifindex,
             // Any other failure is not about the interface.

@@ -116,12 +116,11 @@ impl WifiMonitor {
     }
 
     /// The kernel takes it from a process with `CAP_NET_ADMIN` alone.
-    fn request_threshold(&mut self, dbm: i32, hysteresis_db: u32) -> io::Result<()> {
+    fn request_threshold(&self, dbm: i32, hysteresis_db: u32) -> io::Result<()> {
         if let Some(broker) = privileges::broker() {
             return broker.set_wifi_threshold(self.ifindex, dbm, hysteresis_db);
         }
-        let request = Message::set_threshold(self.ifindex, dbm, hysteresis_db);
-        self.request(request, 0).map(drop)
+        set_threshold(self.ifindex, dbm, hysteresis_db)
     }
 
     fn request(&mut self, request: Message, flags: u16) -> io::Result<Vec<Message>> {

@@ -113,6 +113,15 @@ fn is_of_bridge_port(info: &netlink_packet_route::link::LinkInfo) -> bool {
     }
 }
 
+/// Does the work on a thread of its own in the calling thread's namespace: an [`Rtnl`] has a runtime, and none can
+/// be entered within another one.
+pub(crate) fn apart<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let done = scope.spawn(work).join();
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 impl Rtnl {
     /// Opens a socket in the calling thread's namespace.
     pub fn open() -> io::Result<Self> {

@@ -219,6 +219,7 @@ impl<P: Payload> Flow<P> {
             return None;
         };
         self.sent_nxt = piece.end;
+        self.mh.refuses_all = false;
         if let Some(before) = &mut self.before_outage {
             before.resent = before.resent.max(piece.end);
         }
@@ -398,6 +399,19 @@ impl<P: Payload> Flow<P> {
         }
     }
 
+    /// After a long pause of the FH what is older than its segment separates nothing any more.
+    pub(super) fn forget_old_clock(&mut self, segment: &Segment, now: Instant) {
+        let Some(timestamps) = segment.options.timestamps else {
+            return;
+        };
+        if now.saturating_since(self.tsval_noted) >= CLOCK_RECENT_MAX {
+            self.tsval_sent = None;
+            if let Some(mh) = &mut self.mh.timestamps {
+                mh.tsecr = timestamps.tsval;
+            }
+        }
+    }
+
     /// A segment of the FH goes to the MH as it came, with or without data.
     pub(crate) fn note_passed(&mut self, segment: &Segment, now: Instant) {
         // RFC 7323, 4.3: the MH takes it from what it accepts in turn alone.
@@ -406,15 +420,8 @@ impl<P: Payload> Flow<P> {
         let Some(timestamps) = segment.options.timestamps.filter(|_| in_turn) else {
             return;
         };
-        let elapsed = now.saturating_since(self.tsval_noted);
-        if elapsed >= CLOCK_RECENT_MAX {
-            // What is older separates nothing any more.
-            self.tsval_sent = None;
-            if let Some(mh) = &mut self.mh.timestamps {
-                mh.tsecr = timestamps.tsval;
-            }
-        }
-        let limit = u32::try_from(elapsed.as_micros())
+        let elapsed = now.saturating_since(self.tsval_noted).as_micros();
+        let limit = u32::try_from(elapsed)
             .unwrap_or(u32::MAX)
             .saturating_add(1_000_000);
         let plausible = |sent: u32| timestamps.tsval.wrapping_sub(sent) <= limit;

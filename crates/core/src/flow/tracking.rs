@@ -128,6 +128,7 @@ impl<P: Payload> Flow<P> {
         }
         if self.fh.ack.at_or_before(segment.ack) {
             self.note_fh(segment);
+            self.forget_old_clock(segment, now);
         }
         // What has more to send has sent no FIN: that one was forged.
         self.fh.fin = self.fh.fin.filter(|fin| !segment.end().after(*fin));
@@ -235,7 +236,9 @@ impl<P: Payload> Flow<P> {
             outcome.loss = counts && self.dup_acks == DUP_ACK_THRESHOLD;
         }
         if segment.ack == self.fh.una {
-            self.mh.refuses_all = segment.window == 0;
+            // Some stacks close the window before an outage: what was within it is in flight.
+            let is_at_edge = self.mh.right_edge == Some(self.fh.una);
+            self.mh.refuses_all = segment.window == 0 && is_at_edge;
         }
         outcome
     }

@@ -140,9 +140,6 @@ impl<P: Payload> Turn<'_, P> {
 
     fn forward(&mut self, segment: &Segment) {
         self.flow.on_forwarded(segment, self.now);
-        if core::mem::take(&mut self.flow.mh.refuses_all) {
-            self.mobile.count(self.flow, self.budget);
-        }
         self.mobile.on_sent(self.now);
         self.mobile.cell.forwarded_bytes += u64::from(segment.payload_len);
     }

@@ -74,7 +74,7 @@ impl<P: Payload> Gateway<P> {
                 continue;
             };
             // One that is split has persist packets of its own.
-            if flow.has_own_sender {
+            if flow.has_own_sender || flow.waits_for_handoff {
                 continue;
             }
             // Held in persist state with nothing kept, the FH sends nothing that could show
@@ -127,7 +127,9 @@ impl<P: Payload> Gateway<P> {
             let Some(connection) = self.flows.at_mut(flow_id) else {
                 continue;
             };
-            if !connection.flow.has_own_sender {
+            let is_sent_by_others =
+                connection.flow.has_own_sender || connection.flow.waits_for_handoff;
+            if !is_sent_by_others {
                 connection.rewind_after_outage();
             }
             let Connection { flow, scheme } = connection;

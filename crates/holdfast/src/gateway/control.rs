@@ -14,7 +14,7 @@ use anyhow::{Context as _, bail};
 use holdfast_core::LinkSource;
 use holdfast_core::signal::{DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, Outcome};
 use holdfast_net::datapath::{has_carrier, monotonic_ns};
-use holdfast_net::monitor::{InterfaceEvent, LinkMonitor};
+use holdfast_net::monitor::{InterfaceEvent, InterfaceState, LinkMonitor};
 use holdfast_wire::Instant;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UdpSocket;
@@ -150,10 +150,18 @@ impl Control {
                 },
                 ready = monitor.readable_mut() => {
                     let mut ready = ready?;
+                    let mut has_missed = false;
                     while let Some(event) = ready.get_inner_mut().poll_event()? {
-                        control.handle_interface(&event)?;
+                        match event {
+                            InterfaceEvent::State(state) => control.handle_interface(&state)?,
+                            InterfaceEvent::Overrun => has_missed = true,
+                        }
                     }
                     ready.clear_ready();
+                    // What still waited is older than the loss.
+                    if has_missed {
+                        control.look_for_removed()?;
+                    }
                 }
                 Some(report) = reports.recv() => control.on_handoff(report),
                 Some(outage) = outages.recv() => control.on_outage(outage),
@@ -250,18 +258,21 @@ impl Control {
         Ok(())
     }
 
+    /// The kernel has dropped reports about interfaces. What it dumps then has no interface that was removed.
+    fn look_for_removed(&self) -> anyhow::Result<()> {
+        let links = self.links.borrow();
+        let removed: Vec<_> = links
+            .iter()
+            .filter_map(|link| link.removed_unreported())
+            .collect();
+        drop(links);
+        removed
+            .iter()
+            .try_for_each(|state| self.handle_interface(state))
+    }
+
     /// A report of the kernel about an interface.
-    fn handle_interface(&self, event: &InterfaceEvent) -> anyhow::Result<()> {
-        let state = match event {
-            InterfaceEvent::State(state) => state,
-            InterfaceEvent::Overrun => {
-                let links = self.links.borrow();
-                let removed: Vec<_> = links.iter().filter_map(|link| link.if_removed()).collect();
-                drop(links);
-                let mut removed = removed.into_iter().map(InterfaceEvent::State);
-                return removed.try_for_each(|event| self.handle_interface(&event));
-            }
-        };
+    fn handle_interface(&self, state: &InterfaceState) -> anyhow::Result<()> {
         let name = &state.name;
         let mut links = self.links.borrow_mut();
         let is_ours = links.iter().any(|link| link.owns_device(state.ifindex));

@@ -139,8 +139,8 @@ impl WirelessLink {
     }
 
     /// The interface, if it was removed and the report of that got lost.
-    pub(super) fn if_removed(&self) -> Option<InterfaceState> {
-        InterfaceState::if_removed(self.interface.ifindex?, &self.interface.name)
+    pub(super) fn removed_unreported(&self) -> Option<InterfaceState> {
+        InterfaceState::removed_unreported(self.interface.ifindex?, &self.interface.name)
     }
 
     /// Reports carrier and MTU to the workers, if they are new.

@@ -114,16 +114,16 @@ fn a_gateway_reports_what_it_waits_for_what_it_serves_reloads_and_its_end() {
 }
 
 /// The packet worker's thread.
-fn packet_thread(daemon: &ChildGuard) -> String {
+fn await_packet_thread(daemon: &ChildGuard) -> String {
     let mut thread = None;
     await_that("there is a worker", || {
-        thread = thread_of_packets(daemon.id());
+        thread = packet_thread(daemon.id());
         thread.is_some()
     });
     thread.unwrap()
 }
 
-fn thread_of_packets(pid: u32) -> Option<String> {
+fn packet_thread(pid: u32) -> Option<String> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let is_worker = |thread: &std::fs::DirEntry| {
         let name = std::fs::read_to_string(thread.path().join("comm"));
@@ -154,7 +154,7 @@ fn a_gateway_whose_worker_hangs_shows_no_sign_of_life() {
     let harness = topology(&wired(1500), None);
     let service = Service::start(&harness);
     service.expect("READY=1");
-    let thread = packet_thread(&service.gateway);
+    let thread = await_packet_thread(&service.gateway);
     assert!(service.lives(4 * SECOND_NS) > 4);
     let stopped = stop_thread(&thread);
     // A turn may take 5 s.
@@ -172,7 +172,7 @@ fn a_gateway_whose_worker_attaches_late_goes_on() {
     let mut harness = topology(&wired(1500), None);
     let mut service = Service::start(&harness);
     service.expect("READY=1");
-    let thread = packet_thread(&service.gateway);
+    let thread = await_packet_thread(&service.gateway);
     let removed = harness.topology.remove_wireless().unwrap();
     service.expect(&format!("STATUS=waits for the interface {GATEWAY_IF}"));
     let stopped = stop_thread(&thread);
@@ -197,7 +197,7 @@ fn a_mobile_whose_worker_hangs_ends_when_it_has_to() {
     in_virtual_kernel!();
     let harness = topology(&wired(1500), None);
     let mut mobile = Mobile::start(&harness, "auto", &[]);
-    let stopped = stop_thread(&packet_thread(&mobile.child));
+    let stopped = stop_thread(&await_packet_thread(&mobile.child));
     mobile.child.signal(libc::SIGTERM).unwrap();
     // While a thread is traced its parent cannot wait for the process.
     let status = format!("/proc/{}/status", mobile.child.id());

@@ -149,8 +149,8 @@ fn an_error_names_the_step_and_the_link() {
 }
 
 #[test]
-fn a_device_routes_and_has_no_address_without_a_writable_proc() {
-    if !available_or_skip("a_device_routes_and_has_no_address_without_a_writable_proc") {
+fn a_device_is_set_up_for_routing_without_a_sysctl() {
+    if !available_or_skip("a_device_is_set_up_for_routing_without_a_sysctl") {
         return;
     }
     let (a, _b) = pair();

@@ -371,6 +371,28 @@ fn a_loss_that_may_be_the_fhs_own_overload_is_left_to_the_fh() {
     }
 }
 
+/// A mark is compared on the circle of sequence numbers.
+#[test]
+fn losses_are_told_apart_also_after_2_gib_without_one() {
+    const LONG: u32 = 60_000;
+    let mut bench = bench_with(settings(Scheme::Auto));
+    let mut una = with_sack(&mut bench);
+    assert_eq!(loses(&mut bench, una, 1, 12).len(), 1);
+    una += 20 * LEN;
+    bench.up(una);
+    for _ in 0..40_000 {
+        assert!(bench.down(una, LONG).forwarded);
+        una = una.wrapping_add(LONG);
+        assert!(bench.up(una).forwarded);
+    }
+    bench.wait(1_000);
+    una = una.wrapping_add(LEN);
+    bench.forward(una.wrapping_sub(LEN), 1);
+    bench.wait(10);
+    bench.up(una);
+    assert_eq!(loses(&mut bench, una, 5, 12), [""; 0], "an overflow");
+}
+
 /// A flow over a link that delivers a segment each 375 ms; four are always in flight. The first
 /// byte without an ACK.
 fn over_slow_link(bench: &mut Bench) -> u32 {

@@ -553,6 +553,27 @@ fn after_a_long_pause_a_clock_that_has_gone_half_round_is_believed() {
     assert!(lines.contains(&fresh), "{lines:?}");
 }
 
+/// The first segment after the pause waits for link up.
+#[test]
+fn after_a_long_pause_what_waited_has_its_own_timestamp() {
+    let mut bench = bench(Scheme::Hold);
+    bench.forward(1, 1);
+    bench.wait(50);
+    assert!(bench.up(1001).forwarded);
+    bench.wait(40 * 60 * 1000);
+    bench.link_down();
+    let mut next = bench.fh_segment(1001, LEN);
+    next.options.timestamps = Some(Timestamps {
+        tsval: next_tsval(1050),
+        tsecr: 71_050,
+    });
+    assert!(!bench.put(next).forwarded);
+    bench.wait(2_000);
+    let lines = bench.link_up();
+    let fresh = format!("DATA 1001..2001 ts {}", next_tsval(1050));
+    assert!(lines.contains(&fresh), "{lines:?}");
+}
+
 /// The clock of a microsecond 40 minutes later.
 fn next_tsval(tsval: u32) -> u32 {
     tsval.wrapping_add(2_400_000_000)

@@ -3,7 +3,7 @@
 
 use holdfast_wire::Flags;
 
-use super::bench::{Bench, LEN, bench, passed};
+use super::bench::{Bench, LEN, SHIFT, WINDOW, bench, passed};
 use crate::Scheme;
 use crate::link_state::LinkState;
 
@@ -264,20 +264,38 @@ fn of_a_flow_that_is_not_mute_the_fhs_copies_wait_for_their_turn() {
 fn a_window_that_is_closed_for_long_is_no_outage() {
     for scheme in SCHEMES {
         let mut bench = bench(scheme);
-        bench.forward(1, 1);
+        let edge = 1 + (u32::from(WINDOW) << SHIFT);
+        for seq in (1..edge).step_by(LEN as usize) {
+            assert!(bench.down(seq, LEN.min(edge - seq)).forwarded, "{scheme:?}");
+        }
         bench.wait(20);
-        let mut closed = bench.mh_segment(1001);
+        let mut closed = bench.mh_segment(edge);
         closed.window = 0;
         assert!(bench.put(closed).forwarded, "{scheme:?}");
         for _ in 0..20 {
-            assert!(bench.down(1001, 1).forwarded, "{scheme:?}");
+            assert!(bench.down(edge, 1).forwarded, "{scheme:?}");
             bench.wait(20);
             assert!(bench.put(closed).forwarded, "{scheme:?}");
             assert_eq!(bench.wait(4980), [] as [&str; 0], "{scheme:?}");
         }
         assert_eq!(bench.counter("silences"), 0, "{scheme:?}");
         // A probe without an answer is a sign of an outage, as before.
-        assert!(bench.down(1001, 1).forwarded, "{scheme:?}");
+        assert!(bench.down(edge, 1).forwarded, "{scheme:?}");
+        bench.wait(5_000);
+        assert_eq!(bench.counter("silences"), 1, "{scheme:?}");
+    }
+}
+
+/// `freeze` and a host short of memory close the window while data within it are in flight.
+#[test]
+fn a_window_that_closes_over_data_in_flight_hides_no_outage() {
+    for scheme in SCHEMES {
+        let mut bench = bench(scheme);
+        bench.forward(1, 8);
+        bench.wait(20);
+        let mut closed = bench.mh_segment(1001);
+        closed.window = 0;
+        assert!(bench.put(closed).forwarded, "{scheme:?}");
         bench.wait(5_000);
         assert_eq!(bench.counter("silences"), 1, "{scheme:?}");
     }

@@ -69,7 +69,7 @@ pub(super) fn on_mh_segment<P: Payload>(
     if speaks_sack(snoop, flow) {
         let una = flow.fh.una;
         snoop.own_losses.until = snoop.own_losses.until.filter(|until| until.after(una));
-        // A number from which 2 GiB were sent would seem to lie ahead.
+        // A mark more than 2 GiB behind would seem to lie ahead.
         let classified = &mut snoop.own_losses.classified;
         *classified = classified.map(|classified| classified.max(una));
         classify_new_holes(snoop, flow, cx);
@@ -91,8 +91,7 @@ fn classify_new_holes<P: Payload>(snoop: &mut Snoop<P>, flow: &Flow<P>, cx: &Con
     let Some(highest) = flow.sacked.highest() else {
         return;
     };
-    let classified = snoop.own_losses.classified.unwrap_or(flow.fh.una);
-    let from = classified.max(flow.fh.una);
+    let from = snoop.own_losses.classified.unwrap_or(flow.fh.una);
     snoop.own_losses.classified = Some(highest.max(from));
     let Some((left, right)) = flow.sacked.holes(from).next() else {
         return;
@@ -115,7 +114,9 @@ fn classify_new_holes<P: Payload>(snoop: &mut Snoop<P>, flow: &Flow<P>, cx: &Con
 /// What all flows of the MH lack together, as reports of the last round trip over the wireless half show.
 /// `found`: by this report.
 fn missing_of_all_flows<P: Payload>(snoop: &Snoop<P>, found: u32, cx: &Context<'_, P>) -> u64 {
-    let round_trip = snoop.rtt().unwrap_or_default();
+    let Some(round_trip) = snoop.rtt() else {
+        return 0;
+    };
     let mut missing = cx.missing.get();
     let of_late = missing.note(found, round_trip, cx.now);
     cx.missing.set(missing);

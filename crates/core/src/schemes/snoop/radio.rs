@@ -50,7 +50,7 @@ impl Radio {
         self.longest[0] = self.longest[0].max(queue);
     }
 
-    /// The MH has acknowledged everything before `una`. A number from which 2 GiB were sent would seem to lie ahead.
+    /// The MH has acknowledged everything before `una`. A mark more than 2 GiB behind would seem to lie ahead.
     pub(super) fn on_acked(&mut self, una: SeqNum) {
         self.judged = self.judged.map(|judged| judged.max(una));
     }

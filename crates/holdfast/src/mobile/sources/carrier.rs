@@ -23,7 +23,8 @@ impl CarrierSource {
     /// What is there no longer, or has another number now.
     fn gone(&mut self) -> Vec<InterfaceState> {
         let known = self.known.iter();
-        let gone = known.filter_map(|(ifindex, name)| InterfaceState::if_removed(*ifindex, name));
+        let gone =
+            known.filter_map(|(ifindex, name)| InterfaceState::removed_unreported(*ifindex, name));
         let gone: Vec<_> = gone.collect();
         for state in &gone {
             self.known.remove(&state.ifindex);
