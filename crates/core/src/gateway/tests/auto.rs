@@ -373,7 +373,7 @@ fn a_loss_that_may_be_the_fhs_own_overload_is_left_to_the_fh() {
 
 /// A mark is compared on the circle of sequence numbers.
 #[test]
-fn losses_are_told_apart_also_after_2_gib_without_one() {
+fn losses_are_classified_also_after_2_gib_without_one() {
     const LONG: u32 = 60_000;
     let mut bench = bench_with(settings(Scheme::Auto));
     let mut una = with_sack(&mut bench);
