@@ -205,7 +205,8 @@ def baselines(parameter, cell, names=(), bound=None):
 
     def rows(lines):
         cells = groups(lines, "remedy", parameter)
-        values = list(dict.fromkeys(value for _, value in cells))
+        # Results of several parts are in no order.
+        values = sorted({value for _, value in cells})
         found = []
         for remedy in dict.fromkeys(remedy for remedy, _ in cells):
             runs = [cells[remedy, value] for value in values]
