@@ -17,20 +17,19 @@ impl RecentlyMissing {
     /// A report shows that `bytes` are missing. Returns all that was reported within the last `span`. Reports
     /// of the span before count as if they were spread evenly.
     pub(crate) fn note(&mut self, bytes: u32, span: Duration, now: Instant) -> u64 {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let since = *self.since.get_or_insert(now);
-        let mut elapsed = now.saturating_since(since);
+        let (span, mut elapsed) = (nanos(span), nanos(now.saturating_since(since)));
         if elapsed >= span {
-            let is_next = elapsed - span < span;
+            elapsed -= span;
+            let is_next = elapsed < span;
             self.before = if is_next { self.bytes } else { 0 };
-            elapsed = if is_next {
-                elapsed - span
-            } else {
-                Duration::ZERO
-            };
-            (self.since, self.bytes) = (Some(now - elapsed), 0);
+            elapsed = if is_next { elapsed } else { 0 };
+            self.since = Some(now - Duration::from_nanos(elapsed));
+            self.bytes = 0;
         }
         self.bytes += u64::from(bytes);
-        let part_before = 1.0 - elapsed.as_secs_f64() / span.as_secs_f64().max(f64::MIN_POSITIVE);
+        let part_before = 1.0 - elapsed as f64 / span.max(1) as f64;
         self.bytes + (self.before as f64 * part_before) as u64
     }
 }

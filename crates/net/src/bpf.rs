@@ -66,13 +66,10 @@ impl Programs {
         settings: &[u8],
         entries: &[(&str, u32)],
     ) -> io::Result<Self> {
-        match privileges::broker() {
-            Some(broker) => Self::load_by(broker, object, settings, entries),
-            None => {
-                let handle = object.clsact_handle();
-                Self::load_here(object.octets(), handle, settings, entries)
-            }
+        if let Some(broker) = privileges::broker() {
+            return Self::load_by(broker, object, settings, entries);
         }
+        Self::load_here(object.octets(), object.clsact_handle(), settings, entries)
     }
 
     /// The same by the broker process.

@@ -220,14 +220,12 @@ impl Rtnl {
         let done = self
             .runtime
             .block_on(self.handle.link().set(message).execute());
-        match done {
-            Err(rtnetlink::Error::NetlinkError(error))
-                if error.raw_code() == -libc::EAFNOSUPPORT =>
-            {
-                Ok(())
-            }
-            done => self.wait(&step, std::future::ready(done)),
+        if let Err(rtnetlink::Error::NetlinkError(error)) = &done
+            && error.raw_code() == -libc::EAFNOSUPPORT
+        {
+            return Ok(());
         }
+        self.wait(&step, std::future::ready(done))
     }
 
     /// Moves the link to the namespace of this descriptor, where its index may change.

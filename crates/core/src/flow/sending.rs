@@ -399,6 +399,21 @@ impl<P: Payload> Flow<P> {
         }
     }
 
+    /// The MH may have answered with a closed window. Some stacks close it before an outage: what was within
+    /// it is in flight.
+    pub(super) fn note_refusal(&mut self, segment: &Segment) {
+        if segment.ack == self.fh.una {
+            let is_at_edge = self.mh.right_edge == Some(self.fh.una);
+            self.mh.refuses_all = segment.window == 0 && is_at_edge;
+        }
+    }
+
+    /// Nothing is known of the MH's clock, or too little: after a long pause it may be anywhere.
+    pub(super) fn has_no_clock(&mut self, now: Instant) -> bool {
+        self.mh.clock_may_differ |= now.saturating_since(self.mh.received_at) >= CLOCK_RECENT_MAX;
+        self.mh.timestamps.is_none() || self.mh.clock_may_differ
+    }
+
     /// After a long pause of the FH what is older than its segment separates nothing any more.
     pub(super) fn forget_old_clock(&mut self, segment: &Segment, now: Instant) {
         let Some(timestamps) = segment.options.timestamps else {

@@ -6,7 +6,7 @@ use core::time::Duration;
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
 use super::adoption::Sighting;
-use super::credible::{CLOCK_RECENT_MAX, Credit, WINDOW_MAX, near};
+use super::credible::{Credit, WINDOW_MAX, near};
 use super::handshake::{AFTER_SYN_MAX, Handshake};
 use super::{Arrivals, Flow, Stage};
 use crate::cache::SegmentCache;
@@ -196,8 +196,7 @@ impl<P: Payload> Flow<P> {
         if self.stage != Stage::Open {
             return outcome;
         }
-        self.mh.clock_may_differ |= now.saturating_since(self.mh.received_at) >= CLOCK_RECENT_MAX;
-        let has_no_clock = self.mh.timestamps.is_none() || self.mh.clock_may_differ;
+        let has_no_clock = self.has_no_clock(now);
         let clock_fits = has_no_clock || self.clock_fits(segment.options.timestamps, now);
         let is_contradicted = self.note_contradiction(segment, now);
         outcome.is_opened_anew = is_contradicted && self.open_anew(segment, now);
@@ -235,11 +234,7 @@ impl<P: Payload> Flow<P> {
             outcome.is_bare_duplicate = counts;
             outcome.loss = counts && self.dup_acks == DUP_ACK_THRESHOLD;
         }
-        if segment.ack == self.fh.una {
-            // Some stacks close the window before an outage: what was within it is in flight.
-            let is_at_edge = self.mh.right_edge == Some(self.fh.una);
-            self.mh.refuses_all = segment.window == 0 && is_at_edge;
-        }
+        self.note_refusal(segment);
         outcome
     }
 
@@ -438,7 +433,7 @@ impl<P: Payload> Flow<P> {
         if let Some((end, sent)) = self.timed
             && end.at_or_before(ack)
         {
-            // Of what passed unseen an earlier copy may have been answered.
+            // The answer to what passed unseen may be to an earlier copy.
             outcome.rtt = (outcome.unseen == 0).then(|| now.saturating_since(sent));
             self.timed = None;
         }

@@ -263,7 +263,7 @@ impl Control {
         let links = self.links.borrow();
         let removed: Vec<_> = links
             .iter()
-            .filter_map(|link| link.removed_unreported())
+            .filter_map(WirelessLink::removed_unreported)
             .collect();
         drop(links);
         removed

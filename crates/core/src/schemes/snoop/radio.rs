@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(radio.unjudged(first, first + 5_000), first);
         let mut una = first;
         for _ in 0..6 {
-            una = una + 500_000_000;
+            una += 500_000_000;
             radio.on_acked(una);
         }
         assert_eq!(radio.unjudged(una, una + 5_000), una);
