@@ -26,13 +26,14 @@ rustup component add llvm-tools >/dev/null
 export RUSTC_BOOTSTRAP=1
 export CARGO_TARGET_DIR="$PWD/${CARGO_TARGET_DIR:-target}/coverage"
 eval "$(cargo llvm-cov show-env --sh --branch 2>/dev/null)"
-# Counts are a mapped file (%c), so a program that is killed has reported too. All runs of a program share it (%m).
+# Counts are a mapped file (%c), so a program that is killed has reported too. All runs of a program share it (%m):
+# of one that runs as several users only the first user's runs count.
 export RUSTFLAGS="${RUSTFLAGS:-} -C llvm-args=-runtime-counter-relocation"
 export LLVM_PROFILE_FILE="$CARGO_TARGET_DIR/holdfast-%m%c.profraw"
 
 tests=0
 if [ "${1:-}" != tables ]; then
-    # Programs that a test starts without rights report there, too.
+    # Programs that a test starts as another user write there, too.
     mkdir -p "$CARGO_TARGET_DIR" && chmod 1777 "$CARGO_TARGET_DIR"
     find "$CARGO_TARGET_DIR" -name '*.profraw' -delete 2>/dev/null || true
     HOLDFAST_TEST_LIMIT_S=7200 scripts/test.sh || tests=$?

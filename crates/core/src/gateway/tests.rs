@@ -17,6 +17,7 @@ mod handoff;
 mod hold;
 mod host;
 mod limits;
+mod long_pause;
 mod mtcp;
 mod mtcp_2007;
 mod mtcp_plus;

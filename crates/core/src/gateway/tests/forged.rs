@@ -531,55 +531,6 @@ fn two_blind_acks_in_an_outage_move_no_flow_without_timestamps() {
 }
 
 #[test]
-fn after_a_long_pause_a_clock_that_has_gone_half_round_is_believed() {
-    let mut bench = bench(Scheme::Hold);
-    bench.forward(1, 1);
-    bench.wait(50);
-    assert!(bench.up(1001).forwarded);
-    bench.wait(40 * 60 * 1000);
-    // A clock of a microsecond: 40 minutes are more than half of its circle.
-    let mut next = bench.fh_segment(1001, LEN);
-    next.options.timestamps = Some(Timestamps {
-        tsval: next_tsval(1050),
-        tsecr: 71_050,
-    });
-    bench.put(next);
-    assert_eq!(bench.cached(), 1000);
-    // What the gateway sends has no older timestamp than that: the MH would drop what follows by PAWS.
-    bench.link_down();
-    bench.wait(2_000);
-    let lines = bench.link_up();
-    let fresh = format!("DATA 1001..2001 ts {}", next_tsval(1050));
-    assert!(lines.contains(&fresh), "{lines:?}");
-}
-
-/// The first segment after the pause waits for link up.
-#[test]
-fn after_a_long_pause_what_waited_has_its_own_timestamp() {
-    let mut bench = bench(Scheme::Hold);
-    bench.forward(1, 1);
-    bench.wait(50);
-    assert!(bench.up(1001).forwarded);
-    bench.wait(40 * 60 * 1000);
-    bench.link_down();
-    let mut next = bench.fh_segment(1001, LEN);
-    next.options.timestamps = Some(Timestamps {
-        tsval: next_tsval(1050),
-        tsecr: 71_050,
-    });
-    assert!(!bench.put(next).forwarded);
-    bench.wait(2_000);
-    let lines = bench.link_up();
-    let fresh = format!("DATA 1001..2001 ts {}", next_tsval(1050));
-    assert!(lines.contains(&fresh), "{lines:?}");
-}
-
-/// The clock of a microsecond 40 minutes later.
-fn next_tsval(tsval: u32) -> u32 {
-    tsval.wrapping_add(2_400_000_000)
-}
-
-#[test]
 fn a_lone_syn_does_not_end_the_resets_of_a_closed_flow() {
     let mut bench = away(Scheme::MtcpPlus);
     bench.wait(620_000);
