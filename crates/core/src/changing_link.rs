@@ -80,17 +80,32 @@ impl ChangingLink {
 
     /// For how long an answer may be missing before the MH counts as silent, in nanoseconds: the packet
     /// path adds it to a time.
+    #[inline]
     pub(crate) fn patience_nanos(&self, rtt: &RttEstimator, variation_min: Duration) -> u64 {
-        let Some(least) = rtt.least() else {
-            let gap = five_quarters(self.gaps.largest()) + nanos(GAP_SLACK);
-            return gap.max(nanos(rtt.rto(variation_min)));
-        };
-        if self.is_busy {
-            return five_quarters(nanos(least).max(self.gaps.largest())) + nanos(GAP_SLACK);
+        match rtt.least() {
+            Some(least) if self.is_busy => {
+                five_quarters(nanos(least).max(self.gaps.largest())) + nanos(GAP_SLACK)
+            }
+            least => self.patience_at_first(least, rtt, variation_min),
         }
+    }
+
+    /// The same of an idle link, and of one whose round trip is not known.
+    #[cold]
+    fn patience_at_first(
+        &self,
+        least: Option<Duration>,
+        rtt: &RttEstimator,
+        variation_min: Duration,
+    ) -> u64 {
+        let rto = nanos(rtt.rto(variation_min));
+        let Some(least) = least else {
+            let gap = five_quarters(self.gaps.largest()) + nanos(GAP_SLACK);
+            return gap.max(rto);
+        };
         // The shortest round trip may be a SYN's.
         let first = five_quarters(nanos(least)) + nanos(variation_min);
-        first.min(nanos(rtt.rto(variation_min))) + nanos(self.segment_time())
+        first.min(rto) + nanos(self.segment_time())
     }
 
     /// From one probe to the next. `rate`: what the link delivered before, bytes a second; `silence`:

@@ -49,30 +49,17 @@ use snoop::{Snoop, radio};
 /// What a hook may look at, and where it puts what it wants done.
 pub(crate) struct Context<'a, P: Payload> {
     pub settings: &'a Settings,
-    /// The wireless half's round trip, all flows of the MH together.
-    pub rtt: &'a RttEstimator,
-    /// The same, of the MH's handshakes: the shortest of late.
-    pub handshake_rtt: Option<Duration>,
-    /// What is on its way to the MH, all flows together.
-    pub in_flight: InFlight,
-    /// What the MH lacks of that, as reports have shown of late.
-    pub missing: &'a Cell<RecentlyMissing>,
-    /// When the newest packet was sent that the MH has reported, and when it did last, all flows together.
-    pub newest_arrival: &'a Cell<Option<(Instant, Instant)>>,
-    /// Open flows of the MH.
-    pub open_flows: usize,
-    /// The MH is taken for unreachable.
-    pub is_away: bool,
+    /// Of the MH a scheme sees what the methods return.
+    mobile: &'a Mobile,
     /// The gateway is about to leave: nothing further may be acknowledged ahead of the MH.
     pub draining: bool,
-    /// A flow of the MH has found of late that the radio loses packets.
-    pub radio_loses: bool,
     pub now: Instant,
     pub counters: &'a mut Counters,
     pub actions: &'a mut Actions<P>,
 }
 
 impl<'a, P: Payload> Context<'a, P> {
+    #[inline]
     pub(crate) fn new(
         settings: &'a Settings,
         mobile: &'a Mobile,
@@ -83,19 +70,52 @@ impl<'a, P: Payload> Context<'a, P> {
     ) -> Self {
         Self {
             settings,
-            rtt: &mobile.rtt,
-            handshake_rtt: mobile.handshake_rtt(),
-            in_flight: mobile.in_flight,
-            missing: &mobile.missing,
-            newest_arrival: &mobile.newest_arrival,
-            open_flows: mobile.open_flows().len(),
-            is_away: mobile.is_away(),
+            mobile,
             draining,
-            radio_loses: radio::is_known(mobile.radio_lost_at, now),
             now,
             counters,
             actions,
         }
+    }
+
+    /// The wireless half's round trip, all flows of the MH together.
+    pub(crate) fn rtt(&self) -> &'a RttEstimator {
+        &self.mobile.rtt
+    }
+
+    /// The same, of the MH's handshakes: the shortest of late.
+    pub(crate) fn handshake_rtt(&self) -> Option<Duration> {
+        self.mobile.handshake_rtt()
+    }
+
+    /// What is in flight to the MH, all flows together.
+    pub(crate) fn in_flight(&self) -> InFlight {
+        self.mobile.in_flight
+    }
+
+    /// What the MH lacks of that, as reports have shown of late.
+    pub(crate) fn missing(&self) -> &'a Cell<RecentlyMissing> {
+        &self.mobile.missing
+    }
+
+    /// When the newest packet was sent that the MH has reported, and when it did last, all flows together.
+    pub(crate) fn newest_arrival(&self) -> &'a Cell<Option<(Instant, Instant)>> {
+        &self.mobile.newest_arrival
+    }
+
+    /// Open flows of the MH.
+    pub(crate) fn open_flows(&self) -> usize {
+        self.mobile.open_flows().len()
+    }
+
+    /// The MH is taken for unreachable.
+    pub(crate) fn is_away(&self) -> bool {
+        self.mobile.is_away()
+    }
+
+    /// A flow of the MH has found of late that the radio loses packets.
+    pub(crate) fn radio_loses(&self) -> bool {
+        radio::is_known(self.mobile.radio_lost_at, self.now)
     }
 }
 

@@ -278,7 +278,7 @@ impl Transmissions {
         arrivals: &mut Arrivals,
     ) {
         let from = self.first_ending_after(seq);
-        for sent in self.ranges.iter().skip(from) {
+        for sent in self.ranges.range(from..) {
             if !sent.seq.before(end) {
                 break;
             }

@@ -35,7 +35,7 @@ impl<P: Payload> Gateway<P> {
             }
             self.with_flows_of(mobile_id, now, actions, |scheme, flow, cx| {
                 scheme.on_hand_over(flow, cx);
-                let state = flow.state(cx.rtt.srtt(), rate);
+                let state = flow.state(cx.rtt().srtt(), rate);
                 let split = scheme.split_state(flow);
                 states.extend(state.map(|state| FlowState { split, ..state }));
             });

@@ -310,7 +310,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
     }
 
     fn on_timeout(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-        self.m.persist.flows = u32::try_from(cx.open_flows).unwrap_or(u32::MAX);
+        self.m.persist.flows = u32::try_from(cx.open_flows()).unwrap_or(u32::MAX);
         if !flow.has_own_sender {
             return;
         }

@@ -184,7 +184,7 @@ impl<P: Payload> FlowScheme<P> for MtcpPlus {
     fn on_disconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         if serves(flow) && !cx.draining && !flow.is_in_doubt() {
             self.freeze(flow);
-            self.wait = cx.rtt.least().unwrap_or_default();
+            self.wait = cx.rtt().least().unwrap_or_default();
             self.acknowledge_later(flow, cx);
         }
     }

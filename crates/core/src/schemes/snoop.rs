@@ -136,8 +136,8 @@ impl<P: Payload> Snoop<P> {
         }
         if let Some((sent, _)) = outcome.arrivals.ordinary {
             self.answered = Some((sent, cx.now));
-            let before = cx.newest_arrival.get().map_or(sent, |(before, _)| before);
-            cx.newest_arrival.set(Some((before.max(sent), cx.now)));
+            let before = cx.newest_arrival().get().map_or(sent, |(before, _)| before);
+            cx.newest_arrival().set(Some((before.max(sent), cx.now)));
         }
         if let Some((sent, _)) = outcome.arrivals.ahead {
             self.ahead_rtt.sample(cx.now.saturating_since(sent));
@@ -154,9 +154,9 @@ impl<P: Payload> Snoop<P> {
         let (Some(_), Some(rtt)) = (outcome.arrivals.ordinary, self.rtt()) else {
             return;
         };
-        let span = fh_report::path_rtt(self, cx.rtt).unwrap_or(rtt);
+        let span = fh_report::path_rtt(self, cx.rtt()).unwrap_or(rtt);
         self.standing.sample(rtt, span, cx.now);
-        if let Some(least) = cx.rtt.least() {
+        if let Some(least) = cx.rtt().least() {
             self.radio.on_arrived(rtt.saturating_sub(least), cx.now);
         }
     }
@@ -317,7 +317,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
     /// Handles the timers that are due. While the MH is away nothing is repaired, and what is in flight
     /// then is retransmitted later. As published, Snoop has no such rule.
     fn on_timeout(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-        if cx.is_away {
+        if cx.is_away() {
             fh_report::release(self, flow, cx);
             self.forget_sent();
         } else {
@@ -378,10 +378,10 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
     }
 
     fn next_timeout(&self, _flow: &Flow<P>) -> Option<Instant> {
+        let uplink = self.uplink.deadline();
         let [round_trip, persist] = self.dup_acks.deadlines();
         let [lost, probe] = self.reports.deadlines();
         let [requested, late] = self.fh_report.deadlines();
-        let uplink = self.uplink.deadline();
         earliest([round_trip, persist, lost, probe, requested, late, uplink])
     }
 

@@ -177,7 +177,7 @@ fn is_outstanding<P: Payload>(mtcp: &Mtcp<P>, flow: &Flow<P>) -> bool {
 }
 
 fn rto<P: Payload>(cx: &Context<'_, P>) -> Duration {
-    cx.rtt.rto(cx.settings.mtcp.rto_variation_min)
+    cx.rtt().rto(cx.settings.mtcp.rto_variation_min)
 }
 
 /// True if a cached segment may be forwarded as it is; then it counts as sent.
@@ -309,7 +309,7 @@ pub(super) fn on_ack<P: Payload>(
     }
     let was_frozen = core::mem::take(&mut m.state) == Freeze::Frozen;
     if outcome.acked > 0 {
-        m.delivery.on_acked(outcome.acked, cx.rtt.srtt(), cx.now);
+        m.delivery.on_acked(outcome.acked, cx.rtt().srtt(), cx.now);
     }
     let expired = core::mem::take(&mut m.expired);
     let marked = segment.is_empty() && segment.flags == RECONNECTION_FLAGS;
@@ -419,7 +419,7 @@ fn arm_persist<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &Context<
     if !flow.cache.is_empty() {
         let interval_min = cx.settings.probe_interval_min;
         let persist = &mut mtcp.m.persist;
-        persist.arm(cx.settings.mtcp.persist, cx.rtt, interval_min, cx.now);
+        persist.arm(cx.settings.mtcp.persist, cx.rtt(), interval_min, cx.now);
     }
 }
 
@@ -446,7 +446,7 @@ pub(super) fn on_timeout<P: Payload>(
         arm_persist(mtcp, flow, cx);
         let interval_min = cx.settings.probe_interval_min;
         let mode = cx.settings.mtcp.persist;
-        let due = mtcp.m.persist.is_due(mode, cx.rtt, interval_min, cx.now);
+        let due = mtcp.m.persist.is_due(mode, cx.rtt(), interval_min, cx.now);
         if let (true, Some(packet)) = (due, flow.probe(u32::MAX)) {
             let fin = packet.flags.has(Flags::FIN);
             mtcp.m.probe_end = Some(packet.seq + packet.len + u32::from(fin));

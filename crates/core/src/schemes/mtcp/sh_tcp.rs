@@ -164,7 +164,7 @@ impl ShTcp {
 /// Section 5.3.2: RTO of the wireless half, from a segment's arrival here to the MH's ACK.
 fn rto<P: Payload>(mtcp: &Mtcp<P>, cx: &Context<'_, P>) -> Duration {
     let rtt = &mtcp.sh.rtt;
-    let own = if rtt.srtt().is_some() { rtt } else { cx.rtt };
+    let own = if rtt.srtt().is_some() { rtt } else { cx.rtt() };
     own.rto(cx.settings.mtcp.rto_variation_min)
 }
 

@@ -117,9 +117,9 @@ fn missing_of_all_flows<P: Payload>(snoop: &Snoop<P>, found: u32, cx: &Context<'
     let Some(round_trip) = snoop.rtt() else {
         return 0;
     };
-    let mut missing = cx.missing.get();
+    let mut missing = cx.missing().get();
     let of_late = missing.note(found, round_trip, cx.now);
-    cx.missing.set(missing);
+    cx.missing().set(missing);
     of_late
 }
 
@@ -133,7 +133,7 @@ fn is_fhs_own<P: Payload>(
     cx: &Context<'_, P>,
 ) -> bool {
     let (Some(rtt), Some(least), Some(path)) =
-        (snoop.rtt(), cx.rtt.least(), path_rtt(snoop, cx.rtt))
+        (snoop.rtt(), cx.rtt().least(), path_rtt(snoop, cx.rtt()))
     else {
         return true;
     };
@@ -142,7 +142,7 @@ fn is_fhs_own<P: Payload>(
     if queue >= path {
         return true;
     }
-    let part = if queue < short_queue(snoop, cx.rtt) {
+    let part = if queue < short_queue(snoop, cx.rtt()) {
         MANY_PART_OF_SHORT_QUEUE
     } else {
         MANY_PART
@@ -155,7 +155,7 @@ fn is_fhs_own<P: Payload>(
     let missing = reach.saturating_sub(flow.sacked.bytes_before(highest));
     let window = flow.fh.max.distance_from(una);
     // Of a queue that several flows share each may have lost little.
-    let shares_queue = cx.in_flight.flows > 1;
+    let shares_queue = cx.in_flight().flows > 1;
     is_many(missing.into(), window.into())
-        || shares_queue && is_many(missing_of_all, cx.in_flight.bytes)
+        || shares_queue && is_many(missing_of_all, cx.in_flight().bytes)
 }

@@ -237,7 +237,7 @@ fn persist_wait<P: Payload>(
     if settings.set == SnoopSet::Paper1995 {
         return Some(settings.persist);
     }
-    let srtt = snoop.srtt.or(cx.rtt.srtt())?;
+    let srtt = snoop.srtt.or(cx.rtt().srtt())?;
     // A closed window has refused what is not acknowledged.
     let waits = !speaks_sack(snoop, flow) && !flow.mh.refuses_all;
     waits.then(|| settings.persist.max(srtt * 2))

@@ -116,7 +116,7 @@ pub(super) fn hide<P: Payload>(
     since: Instant,
     cx: &mut Context<'_, P>,
 ) {
-    let rto = snoop.fixed_half.rto(cx.rtt);
+    let rto = snoop.fixed_half.rto(cx.rtt());
     let late_at = since + rto.mul_f64(cx.settings.snoop.hide_rtos);
     snoop.fh_report.late_at = Some(late_at);
     if cx.now > late_at {
@@ -185,7 +185,7 @@ pub(super) fn report_filled<P: Payload>(
     let fixed_half = &snoop.fixed_half;
     let mut wait = fixed_half.answer_wait(ANSWER_WAIT, QUEUE_MIN * 2);
     if right.distance_from(left) < DUP_THRESH.saturating_mul(len) {
-        wait += path_rtt(snoop, cx.rtt).unwrap_or_default() / 4 + TIMER_GRAIN;
+        wait += path_rtt(snoop, cx.rtt()).unwrap_or_default() / 4 + TIMER_GRAIN;
     }
     let report = &mut snoop.fh_report;
     (report.due_since, report.until) = (None, Some(flow.fh.max));
@@ -362,10 +362,10 @@ pub(super) fn short_queue<P>(snoop: &Snoop<P>, rtt: &RttEstimator) -> Duration {
 /// that runs empty after it is no congestion either.
 fn overflows<P: Payload>(snoop: &Snoop<P>, flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
     let una = flow.fh.una;
-    let (Some(standing), Some(least)) = (snoop.standing.get(), cx.rtt.least()) else {
+    let (Some(standing), Some(least)) = (snoop.standing.get(), cx.rtt().least()) else {
         return false;
     };
-    if standing.saturating_sub(least) < short_queue(snoop, cx.rtt) {
+    if standing.saturating_sub(least) < short_queue(snoop, cx.rtt()) {
         return false;
     }
     let (Some(highest), Some(len)) = (flow.sacked.highest(), flow.cache.segment_len_at(una)) else {
@@ -390,12 +390,12 @@ fn queue_part(own_bytes: u32, all: InFlight) -> f64 {
 /// whole path's shortest round trip, or the settings' part of it, for a flow with its fair part of
 /// the bytes in flight.
 fn is_congested<P: Payload>(snoop: &Snoop<P>, flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
-    let Some(least) = cx.rtt.least() else {
+    let Some(least) = cx.rtt().least() else {
         return false;
     };
-    let path = path_rtt(snoop, cx.rtt).unwrap_or(least);
+    let path = path_rtt(snoop, cx.rtt()).unwrap_or(least);
     let queue_max = path
-        .mul_f64(cx.settings.snoop.congested_rtts * queue_part(flow.in_flight(), cx.in_flight))
+        .mul_f64(cx.settings.snoop.congested_rtts * queue_part(flow.in_flight(), cx.in_flight()))
         .max(QUEUE_MIN);
     let is_over =
         |rtt: Option<Duration>, limit| rtt.is_some_and(|rtt| rtt.saturating_sub(least) > limit);

@@ -121,9 +121,9 @@ fn knows_radio<P: Payload>(
     if flow.retransmits_itself() {
         return true;
     }
-    let is_known = cx.radio_loses || radio::is_known(snoop.radio.lost_at(), cx.now);
+    let is_known = cx.radio_loses() || radio::is_known(snoop.radio.lost_at(), cx.now);
     let (Some(noted), Some(rtt), Some(least)) =
-        (flow.sacked.highest(), snoop.rtt(), cx.rtt.least())
+        (flow.sacked.highest(), snoop.rtt(), cx.rtt().least())
     else {
         return is_known;
     };
@@ -134,7 +134,7 @@ fn knows_radio<P: Payload>(
     let has_new_hole = flow.sacked.holes(from).next().is_some();
     let queue = rtt.saturating_sub(least);
     if has_new_hole {
-        let queue_min = fh_report::short_queue(snoop, cx.rtt);
+        let queue_min = fh_report::short_queue(snoop, cx.rtt());
         snoop.radio.on_hole(queue, queue_min, is_known, cx.now);
     }
     is_known || radio::is_known(snoop.radio.lost_at(), cx.now)
@@ -298,7 +298,7 @@ fn find_lost<P: Payload>(
 /// A segment that fewer than three later ones have overtaken may still arrive within this time.
 fn reordering_wait<P: Payload>(snoop: &Snoop<P>, cx: &Context<'_, P>) -> Duration {
     let rtt = newest_rtt(snoop, cx);
-    rtt + cx.rtt.least().unwrap_or(rtt) / 4
+    rtt + cx.rtt().least().unwrap_or(rtt) / 4
 }
 
 fn newest_rtt<P: Payload>(snoop: &Snoop<P>, cx: &Context<'_, P>) -> Duration {
@@ -351,9 +351,8 @@ pub(super) fn arm_probe<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx
         && in_flight > 0
         && snoop.reports.probes < PROBES_MAX
         && !flow.retransmits_itself();
-    snoop.reports.probe_at = probe_wait(snoop, flow, cx)
-        .filter(|_| runs)
-        .map(|wait| cx.now + wait);
+    let wait = runs.then(|| probe_wait(snoop, flow, cx)).flatten();
+    snoop.reports.probe_at = wait.map(|wait| cx.now + wait);
 }
 
 /// The wait for an answer before a probe. None: no round trip is known.
@@ -363,21 +362,21 @@ fn probe_wait<P: Payload>(
     cx: &Context<'_, P>,
 ) -> Option<Duration> {
     // Other flows of the MH may have a measurement that this one lacks.
-    let srtt = snoop.srtt.or(cx.rtt.srtt())?;
+    let srtt = snoop.srtt.or(cx.rtt().srtt())?;
     let sent = &flow.transmissions;
     let slack = if sent.has_several_within(flow.fh.una, flow.sent_nxt) {
         QUEUE_MIN
     } else {
         const { QUEUE_MIN.saturating_add(DELAYED_ACK) }
     };
-    Some(srtt * 2 + slack)
+    Some(srtt + srtt + slack)
 }
 
 /// The flow's last segment may still wait in the link's queue: other flows have answers, to what was sent
 /// before it.
 fn may_wait_in_queue<P: Payload>(snoop: &Snoop<P>, flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
     let (Some((newest, answered_at)), Some(last), Some(wait)) = (
-        cx.newest_arrival.get(),
+        cx.newest_arrival().get(),
         flow.transmissions.newest(),
         probe_wait(snoop, flow, cx),
     ) else {

@@ -173,10 +173,17 @@ impl<P: Payload> Uplink<P> {
     }
 
     /// The next deadline.
+    #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
         if self.rest.is_some() {
             return None;
         }
+        self.deadline_of_data()
+    }
+
+    /// Apart from the packet path of downloads.
+    #[inline(never)]
+    fn deadline_of_data(&self) -> Option<Instant> {
         earliest([
             self.quiet_at,
             self.report_at,
@@ -292,7 +299,7 @@ impl<P: Payload> Uplink<P> {
             return;
         };
         // A flow that began behind a queue has measured no round trip without it.
-        let least = least.min(cx.handshake_rtt.unwrap_or(least));
+        let least = least.min(cx.handshake_rtt().unwrap_or(least));
         let is_long = newest.saturating_sub(least) > least.max(QUEUE_MIN);
         if is_long && cx.settings.snoop.set == SnoopSet::Today {
             let wired = self.wired.rtt.srtt().unwrap_or_default();

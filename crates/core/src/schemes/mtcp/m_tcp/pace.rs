@@ -28,7 +28,7 @@ pub(super) fn pace<P: Payload>(mtcp: &Mtcp<P>, flow: &Flow<P>, cx: &Context<'_, 
     if let Some(assigned) = m.share.assigned {
         return assigned;
     }
-    let srtt = cx.rtt.srtt().unwrap_or(SRTT_INITIAL).as_micros().max(1);
+    let srtt = cx.rtt().srtt().unwrap_or(SRTT_INITIAL).as_micros().max(1);
     let window = m.cwnd.map_or(BURST_UNKNOWN, u64::from).max(BURST_UNKNOWN);
     let by_window = PACE_GAIN_WINDOW * window * 1_000_000 / srtt as u64;
     let delivered = |gain: u64| {

@@ -73,7 +73,7 @@ fn own_bytes<P: Payload>(mtcp: &Mtcp<P>, cx: &Context<'_, P>) -> Option<u32> {
         return u32::try_from(set).ok();
     }
     let share = u128::from(mtcp.m.share.assigned?);
-    let halves = [mtcp.sh.wired_rtt.srtt(), cx.rtt.srtt()];
+    let halves = [mtcp.sh.wired_rtt.srtt(), cx.rtt().srtt()];
     let round_trip: Duration = halves.iter().map(|srtt| srtt.unwrap_or(SRTT_INITIAL)).sum();
     let taken = share * round_trip.as_nanos() / 1_000_000_000;
     let bytes = u64::try_from(taken).unwrap_or(u64::MAX);

@@ -62,7 +62,7 @@ impl<P: Payload> Uplink<P> {
 
     /// The wait between two reports of the same: a round trip of the wireless half.
     fn repeat_wait<Q: Payload>(&self, cx: &Context<'_, Q>) -> Duration {
-        let estimator = [&self.rtt, cx.rtt]
+        let estimator = [&self.rtt, cx.rtt()]
             .into_iter()
             .find(|rtt| rtt.srtt().is_some());
         let wait = estimator.map_or(cx.settings.snoop.nack_wait, |rtt| {
@@ -95,7 +95,7 @@ pub(super) fn report<P: Payload>(
     let Some(una) = uplink.una else {
         return;
     };
-    let may = flow.fh.sack && !cx.is_away && uplink.trusted_from.is_none();
+    let may = flow.fh.sack && !cx.is_away() && uplink.trusted_from.is_none();
     let may = may && cx.settings.snoop.set == SnoopSet::Paper1995;
     if !may || flow.downlink_header.is_none() || uplink.repeats > REPEATS_MAX {
         return;
