@@ -1,7 +1,8 @@
 #!/usr/bin/env perl
 # SPDX-License-Identifier: Apache-2.0
 #
-# Checks sources, scripts and pages for the words that docs/words.md does not allow, and pages for long lines.
+# Checks sources, scripts and pages for the words that docs/words.md does not allow, and pages for long lines and
+# long sentences.
 #
 #     scripts/words.pl            every file
 #     scripts/words.pl FILE...    these files
@@ -15,6 +16,7 @@ chdir dirname($0) . '/..' or die "cannot change to the repository: $!";
 
 my $line_max = 120;    # of a page
 my $row_max = 160;     # of a table's row
+my $words_max = 25;    # of a page's sentence
 
 # Words as prose and as parts of names: told, is_told, Told, TOLD.
 sub word {
@@ -66,13 +68,56 @@ sub code_of {
 
 sub is_page { return $_[0] =~ /\.md$/ }
 
+# The prose of a page in blocks: the first line's number, and the text. Code, tables and headings are no prose.
+sub blocks {
+    my ($fenced, $open, @blocks) = (0, 0);
+    for my $index (0 .. $#_) {
+        my $line = $_[$index];
+        $fenced = !$fenced if $line =~ /^\s*```/;
+        my $is_prose = !$fenced && $line !~ /^\s*(?:$|```|\||#+ )/ && ($open || $line !~ /^ {4}/);
+        my $is_item = $line =~ s/^\s*(?:[-*]|\d+\.) //;
+        push @blocks, [ $index + 1, '' ] if $is_prose && ($is_item || !$open);
+        $blocks[-1][1] .= "$line\n" if $is_prose;
+        $open = $is_prose;
+    }
+    return @blocks;
+}
+
+# Inline code is one word, a link is its text. Newlines stay, for the lines' numbers.
+sub as_read {
+    my ($text) = @_;
+    $text =~ s/<!--.*?-->|\]\([^)]*\)/$& =~ tr{\n}{}cdr/gse;
+    return $text =~ s/`[^`]*`/'`' . $& =~ tr{\n}{}cdr/ger;
+}
+
+my $sentence_end = qr/(?<!\.)(?<!e\.g)(?<!i\.e)[.?!][)"'*\]]*(?=\s)/;
+
+sub long_sentences {
+    my ($file, @lines) = @_;
+    my @found;
+    for (blocks(@lines)) {
+        my ($number, $text) = @$_;
+        # What a key takes is an error's message, too.
+        next if $text =~ /^Takes /;
+        for my $sentence (split $sentence_end, as_read($text)) {
+            my $words = grep { /[\w`]/ } split ' ', $sentence;
+            my ($blank) = $sentence =~ /^(\s*)/;
+            my $first = $number + $blank =~ tr/\n//;
+            push @found, "$file:$first: a sentence of $words words; the limit is $words_max" if $words > $words_max;
+            $number += $sentence =~ tr/\n//;
+        }
+    }
+    return @found;
+}
+
 sub findings {
     my ($file) = @_;
     open my $in, '<', $file or die "$file: $!\n";
-    my ($number, $fenced, @found) = (0, 0);
+    my ($number, $fenced, @lines, @found) = (0, 0);
     while (my $line = <$in>) {
         $number++;
         chomp $line;
+        push @lines, $line;
         $fenced = !$fenced if $line =~ /^\s*```/;
         my $prose = $line =~ s{[\w./*-]+\.(?:rs|md|toml|[ch]|sh|pl|txt)\b}{}gr;
         $prose =~ s/`[^`]*`|^ {4}.*//g if is_page($file);
@@ -93,6 +138,7 @@ sub findings {
             push @found, "$file:$number: " . length($text) . " characters; the limit is $max" if length $text > $max;
         }
     }
+    push @found, long_sentences($file, @lines) if is_page($file);
     return @found;
 }
 

@@ -19,6 +19,7 @@ pub mod group;
 pub mod inject;
 pub mod keep_path;
 pub mod lccwe;
+mod mapping;
 pub mod mobile_path;
 pub mod monitor;
 mod netlink;

@@ -13,12 +13,13 @@
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read as _};
-use std::os::fd::AsRawFd;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::ptr::NonNull;
 
 use rustix::fs::FlockOperation;
+
+use crate::mapping::Mapping;
 
 /// Bytes before the first record.
 pub const HEADER_BYTES: usize = 64;
@@ -34,7 +35,7 @@ const FILE_BYTES_MAX: u64 = 1 << 28;
 pub struct StateFile<const N: usize> {
     /// Holds the lock.
     file: File,
-    start: NonNull<u8>,
+    mapping: Mapping,
     slots: usize,
 }
 
@@ -52,9 +53,6 @@ pub enum Opened<const N: usize> {
         left: Vec<[u8; N]>,
     },
 }
-
-// SAFETY: the mapping is owned by this value alone, and written through `&mut self`.
-unsafe impl<const N: usize> Send for StateFile<N> {}
 
 impl<const N: usize> StateFile<N> {
     /// Opens or creates the file with room for `slots` records; what a predecessor
@@ -87,7 +85,13 @@ impl<const N: usize> StateFile<N> {
             let left = content.records.into_iter().filter(is_used).collect();
             return Ok(Opened::NoSpace { error, left });
         }
-        let mut this = Self::map(file, bytes, slots)?;
+        // No process shortens the file: it is locked, belongs to us, and only we resize it.
+        let mapping = Mapping::new(&file, bytes)?;
+        let mut this = Self {
+            file,
+            mapping,
+            slots,
+        };
         if !(content.has_header && content.records.len() <= slots) {
             this.fill(content.records);
         }
@@ -106,26 +110,6 @@ impl<const N: usize> StateFile<N> {
         }
     }
 
-    fn map(file: File, bytes: usize, slots: usize) -> io::Result<Self> {
-        // SAFETY: a fresh mapping at an address that the kernel chooses, of a file that
-        // is as long and that no process shortens: it is locked, belongs to us, and only we
-        // resize it.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        match NonNull::new(address.cast()) {
-            Some(start) if address != libc::MAP_FAILED => Ok(Self { file, start, slots }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
     /// How many records fit.
     pub const fn slots(&self) -> usize {
         self.slots
@@ -140,7 +124,7 @@ impl<const N: usize> StateFile<N> {
         // SAFETY: the slot lies within the mapping, and the record is as long.
         unsafe {
             std::ptr::copy_nonoverlapping(
-                self.start.as_ptr().add(HEADER_BYTES + slot * N),
+                self.mapping.start().as_ptr().add(HEADER_BYTES + slot * N),
                 record.as_mut_ptr(),
                 N,
             );
@@ -165,17 +149,10 @@ impl<const N: usize> StateFile<N> {
         unsafe {
             std::ptr::copy_nonoverlapping(
                 octets.as_ptr(),
-                self.start.as_ptr().add(at),
+                self.mapping.start().as_ptr().add(at),
                 octets.len(),
             );
         }
-    }
-}
-
-impl<const N: usize> Drop for StateFile<N> {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made with this length, and nothing refers to it now.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), HEADER_BYTES + self.slots * N) };
     }
 }
 

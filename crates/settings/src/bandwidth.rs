@@ -15,11 +15,11 @@ use crate::text::{Capacities, Weights};
 #[serde(default, deny_unknown_fields)]
 pub struct BandwidthSettings {
     /// The cells: which mobiles are in each (the first that has a mobile counts), and its rate
-    /// toward them, kilobits of payload a second, or `estimate`. The rate is shared among the
-    /// mobiles by need and weight, and the share of a mobile among its connections. Connections
-    /// that `mtcp` splits are paced to their shares, and their FHs do not learn of losses of the
-    /// wireless half. What other schemes send after an outage is paced to the mobile's share.
-    /// Without cells nothing is shared, and FHs regulate themselves.
+    /// toward them. The rate is in kilobits of payload a second, or `estimate`. The rate is shared
+    /// among the mobiles by need and weight, and the share of a mobile among its connections.
+    /// Connections that `mtcp` splits are paced to their shares, and their FHs do not learn of
+    /// losses of the wireless half. What other schemes send after an outage is paced to the
+    /// mobile's share. Without cells nothing is shared, and FHs regulate themselves.
     ///
     /// Cost: More than the link's rate: its queue overflows and no sender slows down. Less: the
     /// rest is not used. An estimate needs some seconds, and gives up a few percent.

@@ -87,9 +87,9 @@ schemes! {
 pub struct GatewayDaemon {
     /// What the gateway does for the flows. `hold` caches the segments of an outage and sends them
     /// after it; it makes no ACK for FHs and touches no window. `auto` does so for links whose rate
-    /// changes; it also retransmits what the radio loses, hides nothing from the FH, and serves all
+    /// changes. It also retransmits what the radio loses, hides nothing from the FH, and serves all
     /// but TCP as `keep` does. `keep` queues the newest packets of each flow in an outage, of any
-    /// protocol, by the parameters of `[keep]`; all other packets stay in the kernel. `mtcp-plus`
+    /// protocol, by the parameters of `[keep]`. All other packets stay in the kernel. `mtcp-plus`
     /// also acknowledges what it caches while the link is down. `mtcp` splits the connections, and
     /// freezes the FHs with a zero window while the link is down, by the parameters of `[mtcp]`.
     /// `snoop` retransmits what the wireless half loses and hides the loss from the FH, by the
@@ -134,8 +134,8 @@ pub struct GatewayDaemon {
     /// kill. A file that is no state file of holdfast stays as it is, and the daemon does not
     /// start.
     ///
-    /// Cost: 64 bytes for each of `flows_max`, 4 MiB with the default, taken at the start; in
-    /// memory if the path is on a tmpfs, as /run is. If the file system is full the gateway runs
+    /// Cost: 64 bytes for each of `flows_max`, 4 MiB with the default, taken at the start. They are
+    /// in memory if the path is on a tmpfs, as /run is. If the file system is full the gateway runs
     /// without it, logs it, and `mtcp-plus` acknowledges nothing ahead.
     #[serde(with = "As::<AbsolutePath>")]
     pub state_file: String,
@@ -181,7 +181,7 @@ pub struct EngineSettings {
     /// limit segments pass and are not cached: their senders retransmit them, as without a
     /// gateway.
     ///
-    /// Cost: Up to twice that much memory and 16 MiB, when it is full: a segment pins a buffer of
+    /// Cost: Up to twice that much memory and 16 MiB, when it is full. A segment pins a buffer of
     /// 2,176, 8,704, 17,408 or 69,632 bytes. Without a free buffer a segment passes and is not
     /// cached (counter `worker.no_buffer`). Buffers never take more than 36,506,664,960 bytes,
     /// whatever is set.
@@ -199,9 +199,9 @@ pub struct EngineSettings {
     /// Cost: About 100 bytes of memory for each cached segment, beside its payload.
     #[serde(with = "As::<Count<16, 1_048_576>>")]
     pub flow_cache_entries_max: usize,
-    /// The least time that is added to the smoothed round trip of the wireless half before an MH
-    /// that acknowledges nothing is taken for silent, if no signal comes first (RFC 6298's 4
-    /// `rttvar`, with Linux's floor).
+    /// The least time that is added to the smoothed round trip of the wireless half (RFC 6298's 4
+    /// `rttvar`, with Linux's floor). After this time an MH that acknowledges nothing is taken for
+    /// silent, if no signal comes first.
     ///
     /// Cost: Shorter: outages without signals are seen sooner, and delay spikes are taken for
     /// outages.

@@ -86,7 +86,7 @@ pub struct HandoffStation {
     /// not wait for it; after 10 s it is killed.
     ///
     /// Cost: Without it, or another way to move the routes, TCP alone reaches a mobile that has
-    /// moved: its packets are copied by the base station to which the routes point. UDP, QUIC,
+    /// moved. Its packets are copied by the base station to which the routes point. UDP, QUIC,
     /// ICMP, fragments, IPsec and everything else that is no TCP is lost there, until the routes
     /// are moved.
     ///

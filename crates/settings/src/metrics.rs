@@ -11,8 +11,8 @@ use crate::text::{Listen, ListenAt};
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsSettings {
     /// Where the daemon serves its metrics by HTTP, at `/metrics`: an address and a port, or the
-    /// path of a Unix socket, for its owner and group. There is no password and no TLS: name an
-    /// address that only the monitoring system reaches.
+    /// path of a Unix socket. The socket is for its owner and group. There is no password and no
+    /// TLS: name an address that only the monitoring system reaches.
     ///
     /// Cost: None unless it is given. Then a thread, and a status of the daemon for the requests of each half second.
     ///

@@ -172,16 +172,16 @@ pub struct MobileDaemon {
     /// retransmits it after an outage. It queues the newest packets of all other protocols as
     /// `keep` does, and without a gateway it also serves downloads as `wake` does. `keep` queues
     /// the newest packets of each flow that the mobile sends in an outage, of any protocol, and
-    /// sends them after it. The others are for downloads: `wake` withholds one segment of each
-    /// bulk download and acknowledges it after an outage, `freeze` closes the windows before an
-    /// announced outage and sends three ACKs after it, `fast-retransmit` sends the three ACKs
-    /// alone, `mtcp` sends one marked ACK after an outage for a gateway with the scheme `mtcp`.
+    /// sends them after it. The others are for downloads. `wake` withholds one segment of each bulk
+    /// download and acknowledges it after an outage. `freeze` closes the windows before an
+    /// announced outage and sends three ACKs after it. `fast-retransmit` sends the three ACKs
+    /// alone. `mtcp` sends one marked ACK after an outage for a gateway with the scheme `mtcp`.
     /// With `none` the mobile only signals.
     ///
     /// Cost: A BPF program on each packet of the interface; with `auto` also a copy of each TCP
     /// segment to the daemon. docs/schemes/mobile-auto.md has its figures.
     ///
-    /// Example: `"wake"`
+    /// Example: `"auto"`
     pub scheme: Option<MobileSchemeName>,
     /// The largest number of flows; beyond, those that were seen least recently are forgotten.
     ///
@@ -194,10 +194,10 @@ pub struct MobileDaemon {
     /// Cost: A device beside the interface and a thread; plain segments take no detour.
     pub decompress: bool,
     /// Registers the congestion control of LC and CWE in the kernel under this name, of at most 15
-    /// letters, digits, `_` and `-`, and notifies it when the interface loses its carrier and has
-    /// it again. Sockets select it by that name (`TCP_CONGESTION`), and so can a route (`ip route
-    /// change ... congctl NAME`) or the namespace's `net.ipv4.tcp_congestion_control`. Needs no
-    /// gateway.
+    /// letters, digits, `_` and `-`. Notifies it when the interface loses its carrier and has it
+    /// again. Sockets select it by that name (`TCP_CONGESTION`), and so can a route
+    /// (`ip route change ... congctl NAME`) or the namespace's `net.ipv4.tcp_congestion_control`.
+    /// Needs no gateway.
     ///
     /// Cost: The name is the whole kernel's, and is unregistered with the daemon. Linux 6.1; where
     /// it cannot be, the log gives the reason and all else continues. docs/schemes/lc-cwe.md
@@ -256,9 +256,9 @@ pub struct MobileHostSettings {
     /// Cost: More: the flow idles before the outage. Less: what is in flight is lost in the outage.
     #[serde(with = "As::<Number<5, 1_600, 100>>")]
     pub warning_round_trips: f64,
-    /// Whether `freeze` sends three copies of the last ACK after an outage: with `2000` to every
-    /// flow, with `today` to those whose window it has closed; otherwise none, or with `today`
-    /// one.
+    /// Whether `freeze` sends three copies of the last ACK after an outage. With `2000` it sends
+    /// them to every flow, with `today` to those whose window it has closed. Otherwise it sends
+    /// none, or with `today` one.
     ///
     /// Cost: Three small packets a flow and outage.
     pub tr_acks: bool,

@@ -103,15 +103,15 @@ pub enum MtcpSetUp {
 #[serde(default, deny_unknown_fields)]
 pub struct MtcpSettings {
     /// When the FH's window is closed: at the begin of the outage, as published, or when the FH
-    /// has retransmitted its first segment three times, so that it does not give up.
+    /// has retransmitted its first segment three times. With the latter it does not give up.
     ///
     /// Cost: With `published` today's senders lose their congestion window. With `late` those that
     /// would wait for the window have a timeout, and detect after the outage that it was spurious.
     ///
     /// Example: `"published"`
     pub shrink: MtcpShrink,
-    /// When an MH that does not answer is probed: after 5 s and then at intervals that double up
-    /// to 60 s, or at the round trip of the wireless half.
+    /// When an MH that does not answer is probed. The probes come after 5 s and then at intervals
+    /// that double up to 60 s, or at the round trip of the wireless half.
     ///
     /// Cost: With `published` an MH without M-TCP of its own, whose return no signal reports,
     /// waits until it is probed. With `round-trip` an MH that is away is probed often.
@@ -143,14 +143,14 @@ pub struct MtcpSettings {
     /// Example: `1`
     #[serde(with = "As::<Count<1, 1000>>")]
     pub initial_window_segments: u32,
-    /// The least time that is added to the round trip of the wireless half for its timeouts: the
-    /// one that freezes, and the wintimer (RFC 6298's 4 `rttvar`).
+    /// The least time that is added to the round trip of the wireless half for its timeouts. These
+    /// are the one that freezes, and the wintimer (RFC 6298's 4 `rttvar`).
     ///
     /// Cost: Longer than the least that the FH adds to its own (Linux: 200): it times out first.
     /// Shorter: a delayed ACK is taken for a disconnection.
     #[serde(rename = "rto_variation_min_ms", with = "As::<Millis<1, 10_000>>")]
     pub rto_variation_min: Duration,
-    /// The largest window that FHs see; without it the MH's own, and in a cell of `[bandwidth]`
+    /// The largest window that FHs see; without it the MH's own. In a cell of `[bandwidth]` it is
     /// twice what the share takes in a round trip.
     ///
     /// Cost: Smaller than what the path holds: slower. Larger: what the link cannot take waits in
@@ -169,8 +169,8 @@ pub struct MtcpSettings {
     ///
     /// Example: `"published"`
     pub handoff: MtcpHandoff,
-    /// How the two halves of a new connection are set up: both at once, or, as the paper chose,
-    /// first with the end that opens it and then with the other.
+    /// How the two halves of a new connection are set up. It is both at once, or, as the paper
+    /// chose, first with the end that opens it and then with the other.
     ///
     /// Cost: With `early` sequence numbers differ between the halves: connections stand still
     /// without the gateway, until one comes that has its state file. They have no timestamps. An
@@ -259,10 +259,10 @@ pub enum CompressionChoice {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MtcpCompression {
-    /// The payload toward mobiles that can read it is compressed, packet by packet: by `deflate`
-    /// each on its own, as published; by `zstd` with the help of what the MH has acknowledged
-    /// before. Mobiles report by their signals that they can. To others, and of payload that does
-    /// not shrink, everything is sent as it is.
+    /// The payload toward mobiles that can read it is compressed, packet by packet. `deflate`
+    /// compresses each on its own, as published. `zstd` has the help of what the MH has
+    /// acknowledged before. Mobiles report by their signals that they can. To others, and of
+    /// payload that does not shrink, everything is sent as it is.
     ///
     /// Cost: Processor time for each packet, ten times and more what forwarding it takes; for slow
     /// links. With `zstd` 64 KiB of memory a flow, for 1,024 flows at most.

@@ -13,8 +13,8 @@ use crate::text::{AbsolutePath, Modem};
 #[serde(default, deny_unknown_fields)]
 pub struct Sources {
     /// Whether the interface's Wi-Fi (nl80211) is a source. The link is down when the interface
-    /// leaves an access point or authenticates with another one, and up when it is associated and
-    /// its keys are there. `holdfast status` shows its signal.
+    /// leaves an access point or authenticates with another one. The link is up when the interface
+    /// is associated and its keys are there. `holdfast status` shows its signal.
     ///
     /// Cost: A query to the kernel each `poll_ms`. Where there is no Wi-Fi, a line in the log.
     ///
@@ -29,9 +29,9 @@ pub struct Sources {
     #[serde(with = "Maybe::<Number<-100, -20>>")]
     pub wifi_threshold_dbm: Option<f64>,
     /// With `wifi`: a handoff begins when an access point of the same network is stronger than the own
-    /// one by this many dB, in two scans in a row. The daemon warns the gateway
-    /// (`going-down-soon`), and base stations nearby begin to buffer. It runs
-    /// `wifi_roam_command`. If the interface does not roam, the handoff begins again after 30 s.
+    /// one by this many dB. It must be so in two scans in a row. The daemon warns the gateway
+    /// (`going-down-soon`), and base stations nearby begin to buffer. It runs `wifi_roam_command`.
+    /// If the interface does not roam, the handoff begins again after 30 s.
     ///
     /// Cost: The daemon reads the supplicant's scan results. Without background scans there are none.
     ///
@@ -57,8 +57,8 @@ pub struct Sources {
     /// Example: `"auto"`
     #[serde(with = "Maybe::<Modem>")]
     pub modem: Option<String>,
-    /// A program that the daemon runs, with the interface's name as its argument, and whose lines
-    /// on standard output are events: `up`, `down`, `going-down-soon`, `going-down-soon 400`
+    /// A program that the daemon runs, with the interface's name as its argument. Its lines on
+    /// standard output are events: `up`, `down`, `going-down-soon`, `going-down-soon 400`
     /// (milliseconds), `signal -97` (dBm). It is started again if it ends.
     ///
     /// Cost: It runs as the daemon's user, from Linux 5.19 on without its capabilities.

@@ -11,8 +11,8 @@ use crate::text::{Listen, ListenAt};
 #[serde(default, deny_unknown_fields)]
 pub struct WebSettings {
     /// Where the daemon serves its live page by HTTP: an address and a port, or the path of a Unix
-    /// socket, for its owner and group. The page shows the addresses of mobiles, and changes nothing.
-    /// There is no password and no TLS: name an address that only operators reach.
+    /// socket. The socket is for its owner and group. The page shows the addresses of mobiles, and
+    /// changes nothing. There is no password and no TLS: name an address that only operators reach.
     ///
     /// Cost: None unless it is given. Then a thread, and two statuses of the daemon a second at most
     /// while a page is open.

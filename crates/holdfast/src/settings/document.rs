@@ -56,7 +56,7 @@ fn write_section(page: &mut String, section: &Section) {
     }
     for key in &section.keys {
         let default = key.default.as_deref();
-        let default = default.map_or("No default".to_owned(), |value| {
+        let default = default.map_or("Not set by default".to_owned(), |value| {
             format!("Default `{value}`")
         });
         let _ = writeln!(page, "\n### `{}`", key.name);

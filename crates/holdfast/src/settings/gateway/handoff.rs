@@ -63,6 +63,7 @@ pub(super) fn settings(
     };
     let unfit = match scheme {
         SchemeName::Keep => Some("moves nothing between base stations"),
+        SchemeName::Observe => Some("caches nothing that could move"),
         SchemeName::Mtcp2007 => Some("is for comparison with one base station"),
         SchemeName::MtcpPlus => Some("owes bytes that no other base station has"),
         _ => None,

@@ -94,8 +94,12 @@ fn every_mistake_in_it_is_named_in_one_line_with_what_it_takes() {
         "{missing}"
     );
     let (_file, text) = with_key(good);
-    let owing = format!("[gateway]\nscheme = \"mtcp-plus\"\n{text}");
-    assert!(error(&owing).contains("takes the scheme auto, hold, snoop or mtcp"));
+    for scheme in ["mtcp-plus", "mtcp-2007", "keep", "observe"] {
+        let unfit = error(&format!("[gateway]\nscheme = \"{scheme}\"\n{text}"));
+        let problem = format!("the scheme {scheme} ");
+        assert!(unfit.contains(&problem), "{unfit}");
+        assert!(unfit.contains("takes the scheme auto, hold, snoop or mtcp"));
+    }
     let split = format!("[gateway]\nscheme = \"mtcp\"\n{text}");
     assert!(settings(&split).expect("all right").station.is_some());
 }
