@@ -153,12 +153,18 @@ def snoop_uplink(lines):
     ]
 
 
-def senders(sender):
-    """The rows of one preset, by the script that the page names."""
+def script_of_senders():
+    """The script that docs/senders.md names."""
     path = Path(__file__).parent.parent / "docs/scenarios/senders.py"
     spec = importlib.util.spec_from_file_location("senders", path)
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
+    return script
+
+
+def senders(sender):
+    """The rows of one preset, by that script."""
+    script = script_of_senders()
 
     def rows(model, linux):
         model, linux = (groups(lines, "sender", "outage_s", "loss_percent") for lines in (model, linux))
@@ -196,6 +202,7 @@ def mtcp_today(lines):
 def mtcp_plus_today(disconnected, undisturbed, congested):
     by_length = groups(disconnected, "congestion_control", "disconnection_s", "scheme")
     without, congestion = (groups(lines, "congestion_control", "scheme") for lines in (undisturbed, congested))
+    stall_of = script_of_senders().stall_of
 
     def cell(runs):
         def text(value):
@@ -204,8 +211,8 @@ def mtcp_plus_today(disconnected, undisturbed, congested):
         times = [float("inf") if transfer_s(run) is None else run["transfer_s"] for run in runs]
         middle, least, most = (text(value) for value in (median(times), min(times), max(times)))
         spread = f" ({least} to {most})" if least != most else ""
-        stalls = [max((stall for stall in run["stalls_s"] if stall is not None), default=0) for run in runs]
-        stall = f" [{median(stalls):.2f}]" if runs[0]["outages"] and middle != "unfinished" else ""
+        longest = seconds(map(stall_of, runs)).removesuffix(" s")
+        stall = f" [{longest}]" if runs[0]["outages"] and middle != "unfinished" else ""
         return (middle if middle == "unfinished" else f"{middle} s") + spread + stall
 
     rows = []

@@ -11,6 +11,7 @@
 # more than a tenth in goodput is bold.
 
 import json
+import math
 import pathlib
 import statistics
 import subprocess
@@ -56,8 +57,26 @@ def median_of(lines, value):
 
 
 def stall_of(line):
-    stalls = [stall for stall in line["stalls_s"] if stall is not None]
-    return max(stalls, default=0.0)
+    """The longest stall, as `holdfast lab run` prints it. One that the next outage cut short has no length.
+
+    >>> stall_of({"finished": False, "stalls_s": [0.5, None]})
+    inf
+    >>> stall_of({"finished": True, "stalls_s": [0.2, None, 0.5]})
+    0.5
+    >>> stall_of({"finished": True, "stalls_s": []})
+    0.0
+    """
+    stalls = line["stalls_s"]
+    never_ended = bool(stalls) and stalls[-1] is None and not line["finished"]
+    return math.inf if never_ended else max((stall for stall in stalls if stall is not None), default=0.0)
+
+
+def seconds(value):
+    """
+    >>> seconds(math.inf), seconds(0.5)
+    ('never', '0.50 s')
+    """
+    return "never" if value == math.inf else f"{value:.2f} s"
 
 
 def row(outage, loss, model, linux):
@@ -70,7 +89,7 @@ def row(outage, loss, model, linux):
     window = " / ".join(f"{low:.0f} · {median:.0f} · {high:.0f}" for low, median, high, _ in windows)
     mean = " / ".join(f"{mean:.1f}" for _, _, _, mean in windows)
     again = " / ".join(f"{median_of(lines, lambda line: line['retransmitted_segments']):.0f}" for lines in (model, linux))
-    stall = " / ".join(f"{median_of(lines, stall_of):.2f} s" for lines in (model, linux)) if outage else ""
+    stall = " / ".join(seconds(median_of(lines, stall_of)) for lines in (model, linux)) if outage else ""
     unfinished = sum(not line["finished"] for line in model + linux)
     return (
         f"| {outage} s | {loss} % | {goodputs[0]:.2f} / {goodputs[1]:.2f} | {shown} | {mean} | {window} | {again} | {stall} |"

@@ -424,6 +424,11 @@ mod tests {
         now += Duration::from_secs(5);
         pacer.charge(1000, 100_000, now);
         assert!(!pacer.is_ready(now));
+        // What was charged and not sent takes no time.
+        let ready_at = pacer.ready_at();
+        pacer.charge(1500, 100_000, now);
+        pacer.refund(500, 100_000);
+        assert_eq!(pacer.ready_at(), ready_at + Duration::from_millis(10));
         // A tiny share blocks no connection.
         pacer.charge(1000, 1, now);
         assert!(pacer.is_ready(now + Duration::from_secs(1)));

@@ -66,6 +66,8 @@ pub(crate) struct ChangingLink {
     has_kept: bool,
     /// The rate since the outage.
     found: DeliveryRate,
+    /// The shortest round trip since the outage: the path may have become longer.
+    round_trip: Option<Duration>,
     /// The link's queue has overflowed since the outage.
     overflow: Option<Overflow>,
     /// Measured rates, bytes a second. A fade is short, and a slow link is slow all the time.
@@ -170,6 +172,7 @@ impl ChangingLink {
     pub(crate) fn begin_recovery(&mut self) {
         self.has_kept = false;
         self.found = DeliveryRate::default();
+        self.round_trip = None;
         self.overflow = None;
         self.is_busy = false;
     }
@@ -186,6 +189,20 @@ impl ChangingLink {
                 until: now + time_on_link(in_flight, rate),
             });
         }
+    }
+
+    /// A piece that was sent since the outage took this round trip.
+    pub(crate) fn on_round_trip(&mut self, round_trip: Duration) {
+        let shortest = self
+            .round_trip
+            .map_or(round_trip, |shortest| shortest.min(round_trip));
+        self.round_trip = Some(shortest);
+    }
+
+    /// The round trip without a queue: the shortest ever, or since the outage if the path has become longer.
+    pub(crate) fn path(&self, least: Duration) -> Duration {
+        self.round_trip
+            .map_or(least, |shortest| shortest.max(least))
     }
 
     /// The window of recovery after an overflow: at least what the path holds alone and a quarter more, at most

@@ -304,6 +304,85 @@ fn results_are_drawn_as_a_sweep_a_distribution_and_time_series() {
 }
 
 #[test]
+fn a_value_that_looks_like_a_number_selects_runs_and_a_wrong_parameter_is_named() {
+    let folder = folder();
+    let folder = folder.path();
+    let points = "points = [{ name = \"none\", set = {} }, { name = \"1995\", set = { \"gateway.scheme\" = \"snoop\" } }]";
+    let text = SCENARIO.replace("key = \"gateway.scheme\"\n", "");
+    let text = text.replace("values = [\"none\", \"hold\"]", points);
+    let text = format!(
+        "{text}[[sweep]]\nname = \"delay_ms\"\nkey = \"wireless.delay_ms\"\nvalues = [10, 20]\n"
+    );
+    fs::write(folder.join("s.toml"), text).unwrap();
+    done(folder, &["run", "s.toml", "--out", "r.jsonl"]);
+    let plot = ["plot", "r.jsonl", "--out", "r.svg", "--where"];
+    let plot = |selection: &'static str| [&plot[..], &[selection]].concat();
+    for selection in ["scheme=1995", "scheme=none", "delay_ms=10", "delay_ms=10.0"] {
+        done(folder, &plot(selection));
+    }
+    let error = refused(folder, &plot("schem=1995"));
+    let expected = "holdfast: --where: got schem, takes one of delay_ms, scheme\n";
+    assert_eq!(error, expected);
+    let error = refused(folder, &plot("delay_ms=30"));
+    assert!(
+        error.contains("--where: got delay_ms=30, takes one of 10, 20"),
+        "{error}"
+    );
+}
+
+#[test]
+fn earlier_results_stay_until_the_first_new_one() {
+    let folder = folder();
+    let folder = folder.path();
+    done(folder, &["run", "s.toml", "--out", "r.jsonl"]);
+    let earlier = fs::read_to_string(folder.join("r.jsonl")).unwrap();
+    // There is no virtual kernel in this cache.
+    let output = Command::new(HOLDFAST)
+        .args([
+            "lab",
+            "run",
+            "s.toml",
+            "--substrate",
+            "linux",
+            "--out",
+            "r.jsonl",
+        ])
+        .env("XDG_CACHE_HOME", folder.join("cache"))
+        .current_dir(folder)
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && error.contains("lab setup"),
+        "{error}"
+    );
+    let now = || fs::read_to_string(folder.join("r.jsonl")).unwrap();
+    assert_eq!(now(), earlier);
+    done(
+        folder,
+        &["run", "s.toml", "--seed", "7", "--out", "r.jsonl"],
+    );
+    assert_eq!(now().lines().count(), 6);
+    assert_ne!(now(), earlier);
+    // A part without runs has no results.
+    done(
+        folder,
+        &["run", "s.toml", "--shard", "9/9", "--out", "r.jsonl"],
+    );
+    assert_eq!(now(), "");
+}
+
+#[test]
+fn a_list_has_each_variant_once() {
+    let folder = folder();
+    let list = done(folder.path(), &["list", ".", "--json"]);
+    let list: Value = serde_json::from_str(&list).unwrap();
+    assert_eq!(list[0]["runs"], 6);
+    let variants = serde_json::json!(["scheme=none", "scheme=hold"]);
+    assert_eq!(list[0]["variants"], variants);
+}
+
+#[test]
 fn the_scenarios_and_claims_in_the_program_need_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

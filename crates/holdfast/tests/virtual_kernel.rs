@@ -3,7 +3,9 @@
 //! root.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use holdfast_lab::virtual_kernel::{Job, Outcome, VirtualKernel, available_or_skip};
@@ -178,4 +180,90 @@ fn the_randomness_inside_depends_on_the_seed_and_on_no_path() {
     assert_eq!(usual.split_whitespace().count(), 2, "{usual}");
     assert_eq!(random(&copy, 1), usual);
     assert_ne!(random(&copy, 2), usual);
+}
+
+/// `holdfast lab exec` in this folder.
+fn exec(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(HOLDFAST);
+    command.args(["lab", "exec"]).args(arguments);
+    let output = command.current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output
+}
+
+#[test]
+fn a_script_of_the_working_directory_is_found_by_its_path() {
+    if available_or_skip("a_script_of_the_working_directory_is_found_by_its_path").is_none() {
+        return;
+    }
+    let own = folder();
+    let script = own.path().join("my-test.sh");
+    fs::write(&script, "#!/bin/sh\necho $TRIES $1; ls\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    // The example of `holdfast lab exec --help`.
+    let example = [
+        "--seed",
+        "7",
+        "--env",
+        "TRIES=3",
+        "--",
+        "./my-test.sh",
+        "fast",
+    ];
+    let output = exec(own.path(), &example);
+    assert!(output.stdout.starts_with(b"3 fast\n"), "{output:?}");
+    // The path is from here, whatever the program's current folder is.
+    let other = own.path().join("a, other");
+    fs::create_dir(&other).unwrap();
+    let output = exec(
+        own.path(),
+        &["--folder", "a, other", "./my-test.sh", "slow"],
+    );
+    assert_eq!(output.stdout, b"slow\n", "{output:?}");
+}
+
+#[test]
+fn the_files_of_a_folder_stay_as_they_are() {
+    if available_or_skip("the_files_of_a_folder_stay_as_they_are").is_none() {
+        return;
+    }
+    let own = folder();
+    let names = [
+        "stdout",
+        "stderr",
+        "console",
+        "virtual-job.json",
+        "virtual-outcome.json",
+        "virtual-init",
+        "virtual-folder",
+        ".uml",
+    ];
+    for name in names {
+        fs::write(own.path().join(name), name).unwrap();
+    }
+    let output = exec(
+        own.path(),
+        &["--folder", ".", "sh", "-c", "cat stdout; echo in > inside"],
+    );
+    assert_eq!(output.stdout, b"stdout");
+    for name in names {
+        assert_eq!(fs::read(own.path().join(name)).unwrap(), name.as_bytes());
+    }
+    assert_eq!(fs::read(own.path().join("inside")).unwrap(), b"in\n");
+    assert_eq!(fs::read_dir(own.path()).unwrap().count(), names.len() + 1);
+}
+
+#[test]
+fn a_current_folder_that_is_none_is_refused_by_name() {
+    if available_or_skip("a_current_folder_that_is_none_is_refused_by_name").is_none() {
+        return;
+    }
+    let own = folder();
+    for folder in ["nowhere", "/etc/hostname"] {
+        let mut command = Command::new(HOLDFAST);
+        command.args(["lab", "exec", "--folder", folder, "true"]);
+        let output = command.current_dir(own.path()).output().unwrap();
+        let line = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(line, format!("holdfast: {folder}: no such folder\n"));
+    }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How bytes become packets, and the time that no transfer over given links can beat.
 
-use holdfast_link::{OutageSchedule, optimal_transfer};
+use holdfast_link::{Capacity, OutageSchedule, optimal_transfer};
+use holdfast_sim::Preset;
 use holdfast_wire::{Duration, Instant};
 
 use crate::scenario::{Conditions, HopConditions};
@@ -38,15 +39,14 @@ impl Framing {
 
     /// What hosts with these conditions agree on.
     pub fn of(conditions: &Conditions) -> Self {
-        let hosts = [&conditions.fh, &conditions.mh];
-        let mss = hosts.iter().filter_map(|host| host.mss).min();
-        let timestamps = hosts.iter().all(|host| {
-            let of_preset = host
-                .preset
-                .is_none_or(|preset| preset.settings().timestamps);
-            host.timestamps.unwrap_or(of_preset)
+        let hosts = [&conditions.fh, &conditions.mh].map(|host| {
+            let preset = host.preset.map(Preset::settings);
+            let mss = host.mss.or(preset.map(|tcp| tcp.mss));
+            let timestamps = host.timestamps.or(preset.map(|tcp| tcp.timestamps));
+            (mss.unwrap_or(MSS_DEFAULT), timestamps.unwrap_or(true))
         });
-        Self::new(mss.unwrap_or(MSS_DEFAULT), timestamps)
+        let [(fh_mss, fh_timestamps), (mh_mss, mh_timestamps)] = hosts;
+        Self::new(fh_mss.min(mh_mss), fh_timestamps && mh_timestamps)
     }
 }
 
@@ -54,8 +54,8 @@ impl Framing {
 const MSS_DEFAULT: u16 = 1460;
 
 /// The time that no transfer over these links can beat, in seconds: the slowest hop
-/// busy whenever it is up, every segment full, the others' delays added; none if it is
-/// beyond the end of time, or the run's outages are not drawn.
+/// busy whenever it is up, every segment full, the others' delays added; of several flows all
+/// bytes. None if it is beyond the end of time, or the run's outages are not drawn.
 pub fn optimal_s(conditions: &Conditions, framing: Framing) -> Option<f64> {
     let hops: Vec<&HopConditions> = conditions
         .wired
@@ -75,11 +75,14 @@ pub fn optimal_s(conditions: &Conditions, framing: Framing) -> Option<f64> {
         .map(|plan| plan.delay)
         .sum();
     let start = Instant::ZERO + conditions.start();
-    let segments = conditions.transfer.bytes.div_ceil(framing.payload_bytes);
+    let transfer = &conditions.transfer;
+    let flows = u64::from(transfer.flows);
+    let bytes = transfer.bytes * flows;
+    let segments = transfer.bytes.div_ceil(framing.payload_bytes) * flows;
     let ends = hops.iter().map(|hop| {
         let plan = way(hop)?;
         let each = framing.header_bytes + u64::from(hop.frame_overhead_bytes);
-        let wire_bytes = conditions.transfer.bytes + segments * each;
+        let wire_bytes = bytes + segments * each;
         let mut schedule = OutageSchedule::new(&plan.outages, 0);
         let end = optimal_transfer(&plan, &mut schedule, start, wire_bytes);
         let others = delay.saturating_sub(plan.delay);
@@ -88,9 +91,24 @@ pub fn optimal_s(conditions: &Conditions, framing: Framing) -> Option<f64> {
     ends.reduce(|a, b| Some(a?.max(b?))).flatten()
 }
 
+/// Bytes that a link with these outages can carry between two times; none without a limit.
+pub(crate) fn capacity_bytes(
+    capacity: &Capacity,
+    schedule: &mut OutageSchedule,
+    [from, until]: [Instant; 2],
+) -> Option<u64> {
+    let all = capacity.bytes_between(from, until)?;
+    let outages = schedule.until(until).into_iter();
+    let in_outages = outages
+        .filter_map(|outage| capacity.bytes_between(outage.begin.max(from), outage.end.min(until)));
+    Some(all.saturating_sub(in_outages.sum()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_link::{OutagePlan, OutageSettings, Trace, TraceFormat};
+
     use crate::scenario::{Run, Scenario};
     use std::path::Path;
 
@@ -112,6 +130,61 @@ mod tests {
         // 2000 segments of 1500 bytes at 20 Mb/s: 1.2 s.
         let optimum = optimal_s(&run.conditions, Framing::new(1460, false)).unwrap();
         assert!((optimum - 3.235).abs() < 1e-6, "{optimum}");
+    }
+
+    #[test]
+    fn the_optimum_of_several_flows_is_that_of_all_their_bytes() {
+        // Eight flows of 2 segments each.
+        let run = run("flows = 8\n[wireless]\nrate_mbit_per_s = 20");
+        let framing = Framing {
+            payload_bytes: 2_000_000,
+            header_bytes: 500_000,
+        };
+        let optimum = optimal_s(&run.conditions, framing).unwrap();
+        let expected = 8.0 * 3_920_000.0 * 8.0 / 20e6;
+        assert!((optimum - expected).abs() < 1e-6, "{optimum}");
+    }
+
+    #[test]
+    fn a_presets_segments_have_its_length_unless_the_host_has_another() {
+        let framing = |hosts: &str| Framing::of(&run(&format!("[wireless]\n{hosts}")).conditions);
+        let preset = "[hosts]\npreset = \"reno-2005\"";
+        assert_eq!(framing(preset), Framing::new(1000, false));
+        let given = format!("{preset}\nmss = 1200");
+        assert_eq!(framing(&given), Framing::new(1200, false));
+        // The lesser of both hosts'.
+        let one = "[fh]\npreset = \"reno-2005\"\n[mh]\nmss = 1200\ntimestamps = false";
+        assert_eq!(framing(one), Framing::new(1000, false));
+        assert_eq!(framing(""), Framing::new(1460, true));
+    }
+
+    #[test]
+    fn outages_take_the_capacity_that_a_link_had_in_them_and_gaps_had_none() {
+        let at = |s: f64| Instant::from_nanos((s * 1e9) as u64);
+        let run = run(
+            "[wireless]\nrate_mbit_per_s = 8\noutages = { kind = \"list\", list = [{ at_s = 1, for_s = 2 }, { at_s = 5, for_s = 9 }] }",
+        );
+        let plan = &run.conditions.wireless.plans().unwrap()[0];
+        let capacity = |between: [f64; 2]| {
+            let mut schedule = OutageSchedule::new(&plan.outages, 0);
+            capacity_bytes(&plan.capacity, &mut schedule, between.map(at))
+        };
+        assert_eq!(capacity([0.0, 20.0]), Some(9_000_000));
+        assert_eq!(capacity([2.0, 6.0]), Some(2_000_000));
+        assert_eq!(capacity([5.5, 6.0]), Some(0));
+        let text = "1.0003 7.77\n2.5 0\n4.1 3.3\n5 0\n9.00001 1.1";
+        let trace = Trace::parse(text, TraceFormat::Steps).unwrap();
+        let gaps = OutageSettings::Trace {
+            file: None,
+            gap_min_s: 0.3,
+        };
+        let gaps = OutagePlan::new(&gaps, Some(&trace)).unwrap();
+        let mut schedule = OutageSchedule::new(&gaps, 0);
+        let (all, between) = (trace.capacity(), [at(0.7), at(40.3)]);
+        assert_eq!(
+            capacity_bytes(&all, &mut schedule, between),
+            all.bytes_between(between[0], between[1])
+        );
     }
 
     #[test]

@@ -178,10 +178,10 @@ limit_s = {limit_s:.0}                    # the run ends here at the latest
 delay_ms = 25                   # in each direction; the recording does not have it
 queue_packets_max = 200
 outage_effect = \"lose\"          # or \"keep\": the queue survives an outage
-{outages}{format_line}
+{outages}{format_line}# trace_start_s = 60            # enter the recording here; it starts again when it ends
+
 [wireless.{recorded}]
 rate_trace = {file}
-# trace_start_s = 60            # enter the recording here; it starts again when it ends
 
 [wireless.{other}]
 rate_mbit_per_s = {OTHER_RATE:.0}            # not recorded; with a recording: rate_trace
@@ -306,6 +306,24 @@ mod tests {
             );
             for line in text.lines() {
                 assert!(line.len() <= 140, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_recording_that_is_entered_later_has_its_gaps_sooner_in_both_directions() {
+        for name in ["cell.down", "cell.up"] {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join(name);
+            fs::write(&file, mahimahi()).unwrap();
+            let path = folder.path().join("s.toml");
+            let text = Recording::read(&file).unwrap().scenario(&path).unwrap();
+            let text = text.replacen("# trace_start_s = 60 ", "trace_start_s = 0.6 ", 1);
+            let runs = Scenario::parse(&path, &text).unwrap().runs(None).unwrap();
+            let wireless = runs[0].drawn().unwrap().conditions.wireless;
+            for direction in [DirectionChoice::Downlink, DirectionChoice::Uplink] {
+                let outages = wireless.outages_of(direction);
+                assert!((outages[0].at_s - 0.4).abs() < 0.01, "{name}: {outages:?}");
             }
         }
     }

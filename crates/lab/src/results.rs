@@ -10,13 +10,13 @@ mod latency;
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
-use holdfast_link::{Counters as LinkCounters, OutageEffect};
+use holdfast_link::{Counters as LinkCounters, OutageEffect, OutageSchedule};
 use holdfast_testbed::counters::TimerCounts;
 use holdfast_wire::Instant;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use crate::framing::{Framing, optimal_s};
+use crate::framing::{Framing, capacity_bytes, optimal_s};
 use crate::full_rate::{PathRate, bytes_after, full_rates_s};
 use crate::handoffs::{Handoff, HandoffSummary, Journal};
 pub use crate::scenario::word;
@@ -161,8 +161,8 @@ pub struct ResultLine {
 /// What a link did with the packets of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkFigures {
-    /// Bytes that it could have carried between begin and end of the transfer; none: it has no
-    /// limit.
+    /// Bytes that it could have carried between begin and end of the transfer, outages excepted;
+    /// none: it has no limit.
     pub capacity_bytes: Option<u64>,
     /// Packets given to it.
     pub packets: u64,
@@ -179,13 +179,19 @@ pub struct LinkFigures {
 }
 
 impl LinkFigures {
-    /// Of the hop's own counters in the data's direction. The transfer was `between_s`; the hop was
-    /// there until `until_s`. Both are since the start of its clock.
+    /// Whether a run has them: with one cell, whose directions have a medium each. On a shared one
+    /// the link counts both directions together.
+    pub(crate) fn are_of(conditions: &Conditions) -> bool {
+        conditions.cells.len() == 1 && !conditions.wireless.half_duplex
+    }
+
+    /// Of the hop's own counters in the data's direction. The transfer of the first connection was
+    /// `between_s`, the last one ended at `end_s`. All times are since the start of the hop's clock.
     pub(crate) fn of(
         conditions: &Conditions,
         counters: &LinkCounters,
         between_s: [f64; 2],
-        until_s: f64,
+        end_s: f64,
     ) -> Self {
         let outages = conditions
             .wireless
@@ -201,10 +207,14 @@ impl LinkFigures {
         });
         let way = conditions.transfer.direction as usize;
         let plan = conditions.wireless.plans().map(|plans| &plans[way]);
-        let until = Instant::from_nanos((until_s * 1e9) as u64);
         let from = Instant::ZERO + conditions.start();
+        let between = [from, Instant::from_nanos((end_s * 1e9) as u64)];
+        let capacity_bytes = plan.and_then(|plan| {
+            let mut schedule = OutageSchedule::new(&plan.outages, 0);
+            capacity_bytes(&plan.capacity, &mut schedule, between)
+        });
         Self {
-            capacity_bytes: plan.and_then(|plan| plan.capacity.bytes_between(from, until)),
+            capacity_bytes,
             packets: counters.offered_packets,
             dropped_by_queue: counters.dropped_by_queue(),
             wait_median_ms: counters.wait_median_us as f64 / 1e3,

@@ -243,7 +243,7 @@ list!(
     /// The cells of a gateway.
     Capacities,
     CellSettings,
-    "a list of 1 to 64 texts, each an address, a prefix or `*` for all, and kilobits a second from \
+    "a list of 1 to 64 texts, each an address, a prefix or `*`, and kilobits a second from \
      1 to 100000000 or `estimate`",
     |text| {
         let (mobiles, rate) = two_parts(text)?;

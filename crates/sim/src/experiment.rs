@@ -131,6 +131,15 @@ impl Hop {
             frame_overhead_bytes: 0,
         }
     }
+
+    /// The propagation delay of what the MH sends.
+    pub fn uplink_delay(&self) -> Duration {
+        if self.half_duplex {
+            self.downlink.delay
+        } else {
+            self.uplink.delay
+        }
+    }
 }
 
 /// The gateway: the engine of `holdfast_core`, the very same as in the daemon.

@@ -72,7 +72,7 @@ pub struct TransferOutcome {
     /// Bytes that were acknowledged to the sender before the receiver's TCP had them in order,
     /// at most at a time: 0 with end-to-end ACKs.
     pub acknowledged_ahead_bytes_max: u64,
-    /// The times from the ends of outages of the wireless hop to the first new byte at
+    /// The times from the ends of outages of the wireless hop to the first new byte in order at
     /// the receiver, for outages within the transfer.
     pub stalls: Vec<Stall>,
     /// What the sender's TCP did.
@@ -93,7 +93,7 @@ pub struct TransferOutcome {
 pub struct Stall {
     /// Link up.
     pub link_up_at: Instant,
-    /// Until the first new byte at the receiver; until the next outage or the end of
+    /// Until the first new byte in order at the receiver; until the next outage or the end of
     /// the run if none came.
     pub length: Duration,
     /// A new byte came.

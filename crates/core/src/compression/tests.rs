@@ -199,6 +199,7 @@ fn an_unknown_dictionary_is_reported_and_changes_nothing() {
         SeqNum::new(1001),
         &plain[1448..2896],
     );
+    let mut wire_bytes = begin.len();
     let first = segment(SeqNum::new(1001), &begin);
     assert!(matches!(
         decompressor.handle(&first, &begin, NOW),
@@ -221,6 +222,7 @@ fn an_unknown_dictionary_is_reported_and_changes_nothing() {
         decompressor.handle(&marked, &payload, NOW),
         Restored::Segment { .. }
     ));
+    wire_bytes += begin.len() + payload.len();
     let counters = decompressor.counters();
     assert_eq!(
         (
@@ -229,6 +231,10 @@ fn an_unknown_dictionary_is_reported_and_changes_nothing() {
             counters.restored
         ),
         (1, 1, 3)
+    );
+    assert_eq!(
+        (counters.wire_bytes, counters.plain_bytes),
+        (wire_bytes as u64, 3 * 1448)
     );
 }
 

@@ -130,3 +130,36 @@ impl Adoption {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{FH, MH, data};
+
+    /// An ACK of the FH at this number.
+    fn fh_segment(seq: u32, ack: u32, flags: Flags) -> Segment {
+        let (mut segment, _) = data(seq, b"");
+        (segment.ack, segment.flags) = (SeqNum::new(ack), flags);
+        segment
+    }
+
+    #[test]
+    fn a_fin_counts_beside_a_segment_that_is_near_and_has_the_same_ack() {
+        let far = 100 + BEYOND_SEEN_MAX + 1;
+        let fin = Flags::ACK.with(Flags::FIN);
+        for (fin_seq, fin_ack, is_beside) in [
+            (99, 5000, true),
+            (far - 2, 5000, true),
+            (far - 1, 5000, false),
+            (99, 5001, false),
+        ] {
+            let mut adoption = Adoption::default();
+            adoption.note_fh(&fh_segment(fin_seq, fin_ack, fin), Instant::ZERO);
+            let fh = Sighting::of(&fh_segment(100, 5000, Flags::ACK));
+            let (mut mh, _) = data(5000, b"");
+            (mh.from, mh.to, mh.ack) = (MH, FH, SeqNum::new(100));
+            let end = is_beside.then(|| SeqNum::new(fin_seq + 1));
+            assert_eq!(adoption.fin_beside(&fh, &mh), end, "{fin_seq} {fin_ack}");
+        }
+    }
+}

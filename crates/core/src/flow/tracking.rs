@@ -51,8 +51,8 @@ pub(crate) struct AckOutcome {
     pub handshake_rtt: Option<Duration>,
     /// The third duplicate ACK in a row.
     pub loss: bool,
-    /// A duplicate ACK without SACK ranges.
-    pub is_bare_duplicate: bool,
+    /// An ACK of SND.UNA without data, while something above it is not acknowledged.
+    pub is_duplicate: bool,
     /// What newly arrived, by when it was sent, and bytes of it.
     pub arrivals: Arrivals,
     pub arrived_bytes: u32,
@@ -231,7 +231,7 @@ impl<P: Payload> Flow<P> {
             self.dup_acks = self.dup_acks.saturating_add(1);
             // With SACK, the ranges show more.
             let counts = segment.options.sack.is_empty();
-            outcome.is_bare_duplicate = counts;
+            outcome.is_duplicate = true;
             outcome.loss = counts && self.dup_acks == DUP_ACK_THRESHOLD;
         }
         self.note_refusal(segment);

@@ -347,6 +347,17 @@ mod tests {
     }
 
     #[test]
+    fn after_an_outage_nothing_is_known_of_what_was_sent_before() {
+        let mut sent = Transmissions::default();
+        let (before, after) = (Instant::from_millis(1), Instant::from_millis(9));
+        sent.note(seq(0), seq(200), Sender::Fh, before);
+        sent.clear();
+        assert!(sent.is_empty());
+        sent.note(seq(0), seq(100), Sender::Fh, after);
+        assert_eq!(ranges(&sent), [(0, 100, 9, 0)]);
+    }
+
+    #[test]
     fn what_comes_late_fills_the_gap() {
         let mut sent = Transmissions::default();
         let at = Instant::from_millis;

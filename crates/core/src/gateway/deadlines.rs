@@ -9,7 +9,8 @@ use holdfast_wire::Instant;
 use super::flows::Row;
 use super::{Connection, Gateway, Tables};
 use crate::flow::{Flow, Mute, Stage};
-use crate::mobile::Link;
+use crate::mobile::{Link, Mobile};
+use crate::settings::Settings;
 use crate::table::{FlowId, Keyed as _, MobileId, Table};
 use crate::timers::{Subject, earliest};
 use crate::{Action, Actions, Payload};
@@ -290,22 +291,8 @@ impl<P: Payload> Gateway<P> {
         let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) else {
             return;
         };
-        // RFC 2018, 8: what the MH has reported it may drop again, so it counts as well.
-        let waits_for_answer = flow.sent_nxt.after(flow.fh.una) || flow.mute == Mute::Probed;
-        if flow.retransmit_at.is_none() && flow.retransmits_itself() && waits_for_answer {
-            let rto = self
-                .mobiles
-                .at(flow.mobile)
-                .map_or(SWEEP_INTERVAL, |mobile| mobile.rto(&self.settings));
-            let mut wait = rto * (1 << flow.vain_retransmissions.min(6));
-            if flow.mute == Mute::Probed {
-                // The link may be down again: then nothing else probes for its return.
-                wait = wait.min(
-                    self.settings.probe_interval_max
-                        * (1 + flow.vain_retransmissions / MUTE_PROBES),
-                );
-            }
-            flow.retransmit_at = Some(now + wait);
+        if let Some(mobile) = self.mobiles.at(flow.mobile) {
+            await_answer(flow, mobile, &self.settings, now);
         }
         let wake_up = flow
             .uploads
@@ -352,4 +339,25 @@ impl<P: Payload> Gateway<P> {
         }
         false
     }
+}
+
+/// What was sent from the cache waits for an answer from now on, if it does not yet.
+pub(super) fn await_answer<P: Payload>(
+    flow: &mut Flow<P>,
+    mobile: &Mobile,
+    settings: &Settings,
+    now: Instant,
+) {
+    // RFC 2018, 8: what the MH has reported it may drop again, so it counts as well.
+    let waits_for_answer = flow.sent_nxt.after(flow.fh.una) || flow.mute == Mute::Probed;
+    if flow.retransmit_at.is_some() || !flow.retransmits_itself() || !waits_for_answer {
+        return;
+    }
+    let mut wait = mobile.rto(settings) * (1 << flow.vain_retransmissions.min(6));
+    if flow.mute == Mute::Probed {
+        // The link may be down again: then nothing else probes for its return.
+        wait =
+            wait.min(settings.probe_interval_max * (1 + flow.vain_retransmissions / MUTE_PROBES));
+    }
+    flow.retransmit_at = Some(now + wait);
 }

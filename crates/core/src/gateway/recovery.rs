@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant};
 
+use super::deadlines::await_answer;
 use super::{Connection, Flows, Gateway};
 use crate::flow::{Flow, LinkUp, Mute, Sender, Stage};
 use crate::link_state::LinkSource;
@@ -13,6 +14,7 @@ use crate::mobile::{Link, Mobile};
 use crate::outage::Outage;
 use crate::schemes::{self, Context};
 use crate::table::{FlowId, MobileId};
+use crate::timers::Subject;
 use crate::{Action, Actions, Payload};
 
 /// Flows of one MH that are looked at for a probe; the next goes on from there.
@@ -205,6 +207,7 @@ impl<P: Payload> Gateway<P> {
                 source => source,
             };
             mobile.enter_recovery(source, now);
+            mobile.widen_window_beyond_flight();
         }
         if mobile.link == Link::Recovering {
             self.send_on(mobile_id, now, actions);
@@ -246,6 +249,11 @@ impl<P: Payload> Gateway<P> {
             }
             mobile.count(flow, &mut self.budget);
             mobile.waiting.push_back(next);
+            // It may be the turn of another flow, or of none.
+            await_answer(flow, mobile, &self.settings, now);
+            let subject = Subject::Flow(next);
+            self.timers
+                .schedule(subject, &mut flow.scheduled, flow.retransmit_at);
         }
         mobile.end_recovery(now);
     }
@@ -283,6 +291,9 @@ impl<P: Payload> Gateway<P> {
         flow.vain_retransmissions = flow.vain_retransmissions.saturating_add(1);
         if flow.mute == Mute::Probed {
             flow.mute = Mute::ToProbe;
+        } else if flow.vain_retransmissions > 1 {
+            // The MH answers others, or it would be silent.
+            flow.wait_for_answer();
         }
         // RFC 2018, 8: what was reported may have been dropped since.
         flow.sacked.clear();

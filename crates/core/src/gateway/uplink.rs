@@ -133,13 +133,17 @@ impl<P: Payload> Turn<'_, P> {
             mobile.delivered_bytes += u64::from(outcome.delivered);
             mobile.on_delivered(outcome.delivered, self.now);
             self.flow.retransmit_at = None;
-        } else if outcome.is_bare_duplicate {
+        } else if outcome.is_duplicate && outcome.arrived_bytes == 0 {
             // A copy has arrived. What the MH lacks may wait behind others in a slow link's queue.
             let next = self.now + mobile.next_answer_in(self.settings, self.now);
             let at = &mut self.flow.retransmit_at;
             *at = at.map(|at| at.max(next));
         }
         if mobile.link == Link::Recovering {
+            // What was sent before too may answer that (Karn).
+            if let (Some((sent, _)), None) = (outcome.arrivals.ordinary, self.flow.recover) {
+                mobile.note_recovery_round_trip(sent, self.now);
+            }
             mobile.grow_window(outcome.delivered, outcome.arrived_since_up, self.now);
         }
         mobile.radio_lost_at = mobile.radio_lost_at.max(self.scheme.radio_lost_at());

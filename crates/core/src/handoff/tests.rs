@@ -242,6 +242,24 @@ fn a_neighbour_buffers_for_as_long_as_requested() {
 }
 
 #[test]
+fn a_neighbour_forgets_packets_that_are_older_than_its_buffering_time() {
+    let mut east = station(2);
+    for (seq, ms) in [(100, 0), (200, 5_000)] {
+        let request = status(4, 1, Role::Forwarding, 10_000);
+        receives(&mut east, WEST, request, at(ms));
+        east.keep(MOBILE, packet(seq, 100), at(ms));
+    }
+    let buffered = |east: &mut Handoff<Packet>, ms| {
+        done(east, |east, actions| east.handle_timeout(at(ms), actions));
+        let view = east.views(at(ms)).next().expect("the mobile");
+        assert_eq!(view.buffered_bytes, east.buffered_bytes());
+        view.buffered_packets
+    };
+    assert_eq!(buffered(&mut east, 10_000), 2);
+    assert_eq!(buffered(&mut east, 12_000), 1);
+}
+
+#[test]
 fn a_mobile_that_is_about_to_go_makes_its_station_ask_and_copy() {
     let mut west = station(1);
     registers(&mut west, 4, at(0));
@@ -480,4 +498,45 @@ fn of_packets_without_data_the_newest_alone_is_delivered() {
         _ => None,
     });
     assert_eq!(acks.collect::<Vec<_>>(), [SeqNum::new(5003)]);
+}
+
+#[test]
+fn a_registration_with_an_epoch_below_one_that_was_known_is_reported_to_the_mobile() {
+    for (epoch, is_reported) in [(6, true), (7, false), (8, false)] {
+        let mut west = station(1);
+        receives(&mut west, EAST, status(7, 2, Role::Forwarding, 0), at(0));
+        // After the other station's silence no owner is known.
+        let actions = registers(&mut west, epoch, at(3_000));
+        let report = HandoffAction::EpochElsewhere {
+            mobile: MOBILE,
+            epoch: 7,
+        };
+        assert_eq!(actions.contains(&report), is_reported, "{epoch}");
+        assert_eq!(role(&west, at(3_000)), Role::Forwarding, "{epoch}");
+    }
+}
+
+#[test]
+fn a_packet_that_just_fits_into_the_buffers_of_all_mobiles_is_kept() {
+    let bytes = packet(100, 1000).bytes();
+    for (left, kept) in [(0, 2), (1, 1)] {
+        let settings = HandoffSettings {
+            station: StationId(2),
+            buffer_bytes_max: 2 * buffer::Buffer::<Packet>::taken_by(bytes) - left,
+            ..HandoffSettings::default()
+        };
+        let mut east = Handoff::new(settings, [WEST, EAST]);
+        receives(
+            &mut east,
+            WEST,
+            status(4, 1, Role::Forwarding, 10_000),
+            at(0),
+        );
+        for seq in [100, 1100] {
+            east.keep(MOBILE, packet(seq, 1000), at(1));
+        }
+        let view = east.views(at(1)).next().expect("the mobile");
+        assert_eq!(view.buffered_packets, kept);
+        assert_eq!(east.counters().overflowed, 2 - kept as u64);
+    }
 }

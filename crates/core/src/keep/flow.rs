@@ -86,3 +86,64 @@ fn selector(protocol: u8, packet: &[u8], upper: usize, is_fragment: bool) -> u32
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ICMP: u8 = 1;
+    const ICMPV6: u8 = 58;
+
+    /// A packet with the octets 1 to 8 behind its header.
+    fn packet(version: u8, protocol: u8) -> Vec<u8> {
+        let (len, first, protocol_at) = if version == 4 {
+            (20, 0x45, 9)
+        } else {
+            (40, 0x60, 6)
+        };
+        let mut packet = vec![0; len];
+        (packet[0], packet[protocol_at]) = (first, protocol);
+        packet.extend([1, 2, 3, 4, 5, 6, 7, 8]);
+        packet
+    }
+
+    fn selector_of(packet: &[u8]) -> Option<u32> {
+        PacketFlow::of(packet).map(|flow| flow.selector)
+    }
+
+    #[test]
+    fn ports_separate_the_flows_of_protocols_that_have_some() {
+        for version in [4, 6] {
+            for protocol in [TCP, UDP, DCCP, ESP, SCTP, UDP_LITE] {
+                let packet = packet(version, protocol);
+                assert_eq!(selector_of(&packet), Some(0x0102_0304), "{protocol}");
+                let cut = packet.len() - 5;
+                assert_eq!(selector_of(&packet[..cut]), Some(0), "{protocol}");
+            }
+            for protocol in [ICMP, ICMPV6] {
+                assert_eq!(selector_of(&packet(version, protocol)), Some(0));
+            }
+        }
+    }
+
+    #[test]
+    fn all_fragments_of_a_packet_are_of_one_flow() {
+        // More fragments follow; a later fragment; its offset's last octet alone.
+        for (at, octet) in [(6, 0x20), (6, 0x01), (7, 0x01)] {
+            let mut fragment = packet(4, UDP);
+            fragment[at] = octet;
+            assert_eq!(selector_of(&fragment), Some(0), "{at}");
+        }
+        let mut whole = packet(4, UDP);
+        // It must not be fragmented.
+        whole[6] = 0x40;
+        assert_eq!(selector_of(&whole), Some(0x0102_0304));
+    }
+
+    #[test]
+    fn options_precede_the_ports() {
+        let mut packet = packet(4, UDP);
+        packet[0] = 0x46;
+        assert_eq!(selector_of(&packet), Some(0x0506_0708));
+    }
+}

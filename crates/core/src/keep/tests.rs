@@ -154,6 +154,8 @@ fn a_silent_peer_gets_its_packets_and_is_probed_ten_times_a_second_with_the_newe
         );
     }
     assert_eq!(edge.take_sent(), [0, 1, 2], "they go out as they come");
+    let counters = keeper.counters();
+    assert_eq!((counters.taken, counters.passed, counters.kept), (3, 3, 3));
     for millis in 0..1_000 {
         keeper.handle_timeout(at(millis), &mut edge);
     }
@@ -163,6 +165,18 @@ fn a_silent_peer_gets_its_packets_and_is_probed_ten_times_a_second_with_the_newe
     assert_eq!(edge.take_sent(), [0, 1]);
     assert_eq!(edge.modes.last(), Some(&Mode::Drain));
     assert_eq!(keeper.counters().answered, 1);
+}
+
+#[test]
+fn a_probe_whose_timer_is_late_is_sent_all_the_same() {
+    let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
+    let one = packet(flow(0, TCP), 1, Answers::Many);
+    keeper.take(one, true, at(0), &mut edge);
+    assert_eq!(edge.take_sent(), [1]);
+    for (ms, probes) in [(99, 0), (350, 1), (449, 0), (450, 1)] {
+        keeper.handle_timeout(at(ms), &mut edge);
+        assert_eq!(edge.take_sent().len(), probes, "{ms}");
+    }
 }
 
 #[test]
@@ -320,6 +334,18 @@ fn a_reported_outage_has_its_length_and_what_was_queued() {
     // The RTO is 1 s: the sender would have sent at 1.01 s, and next at 3.01 s.
     assert_eq!(outage.stall_saved, Duration::from_millis(10));
     assert_eq!(keeper.poll_outage(), None);
+}
+
+#[test]
+fn outages_beyond_the_limit_of_the_list_are_counted() {
+    let (mut keeper, mut edge) = (Keeper::<u32>::new(settings()), Noted::default());
+    for number in 0..super::OUTAGES_MAX as u64 + 2 {
+        for (event, ms) in [(LinkEvent::Down, 0), (LinkEvent::Up, 500)] {
+            let now = at(number * 1_000 + ms);
+            keeper.handle_link(PEER, event, LinkSource::Signal, now, &mut edge);
+        }
+    }
+    assert_eq!(keeper.counters().outages_lost, 2);
 }
 
 #[test]

@@ -55,17 +55,31 @@ impl Mobile {
                 if arrived > 0 {
                     link.on_arrived(arrived, least, now);
                 }
-                let fits = link.window_max(least).map(|fits| fits.max(self.window));
-                let most = link.window_after_overflow(least).or(fits);
+                let path = link.path(least);
+                let fits = link.window_max(path).map(|fits| fits.max(self.window));
+                let most = link.window_after_overflow(path).or(fits);
                 most.map_or(grown, |most| grown.min(most))
             }
             None => self.window.saturating_add(u64::from(acked)),
         };
     }
 
+    /// What was sent at this time, since link up, has arrived.
+    pub(crate) fn note_recovery_round_trip(&mut self, sent: Instant, now: Instant) {
+        if let Some(link) = &mut self.changing {
+            link.on_round_trip(now.saturating_since(sent));
+        }
+    }
+
     /// The link has kept all that was sent before the outage: it holds as much.
     pub(crate) fn widen_window_to_flight(&mut self) {
         self.window = self.window.max(self.in_flight.bytes);
+    }
+
+    /// The link was up: it takes what is in flight, and a few segments more.
+    pub(crate) fn widen_window_beyond_flight(&mut self) {
+        let in_flight = self.in_flight.bytes.saturating_add(WINDOW_INITIAL);
+        self.window = self.window.max(in_flight);
     }
 
     /// How long a piece may be that is sent now; `None` if nothing may be.

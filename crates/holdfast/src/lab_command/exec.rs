@@ -40,7 +40,7 @@ pub(super) struct ExecArgs {
     /// The longest that it may take of real time, in seconds
     #[arg(long, value_name = "S", default_value_t = 600)]
     limit_s: u64,
-    /// The program, by name or path, and its arguments
+    /// The program, by name or by its path from here, and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<String>,
 }
@@ -60,14 +60,14 @@ pub(super) fn run(args: &ExecArgs) -> anyhow::Result<ExitCode> {
         .prefix("holdfast-virtual-")
         .tempdir()
         .context("no folder for the virtual kernel's files")?;
-    let folder = args.folder.as_deref().unwrap_or(temporary.path());
     let (program, arguments) = args.command.split_first().context("no program")?;
     let job = Job {
         arguments: arguments.to_vec(),
         environment: args.env.clone(),
         seed: args.seed,
         limit: Duration::from_secs(args.limit_s),
-        ..Job::new(&demo::own_binary()?, program, folder)
+        current_folder: args.folder.clone(),
+        ..Job::new(&demo::own_binary()?, program, temporary.path())
     };
     let outcome = kernel.run(&job, &stop)?;
     copy(&outcome.stdout, &mut io::stdout())?;

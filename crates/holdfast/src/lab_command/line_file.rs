@@ -23,6 +23,8 @@ pub(super) struct LineFile {
     path: PathBuf,
     /// None: it is no regular file.
     content: Option<Content>,
+    /// It still has an earlier command's results, which the first line replaces.
+    is_earlier: bool,
 }
 
 #[derive(Debug, Default)]
@@ -43,16 +45,24 @@ struct Written {
 }
 
 impl LineFile {
-    /// Empties the file, or makes it.
+    /// The file, or a new one. What an earlier command wrote stays until the first line, or until
+    /// [`Self::finish`].
     ///
     /// # Errors
     /// It cannot be written, or another process holds it.
     pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
-        let own = Self::open(path)?;
-        if own.content.is_some() {
-            own.file.set_len(0).with_context(|| cannot(path))?;
-        }
+        let mut own = Self::open(path)?;
+        own.is_earlier = own.content.is_some();
         Ok(own)
+    }
+
+    /// Removes what an earlier command wrote.
+    fn remove_earlier(&mut self) -> anyhow::Result<()> {
+        if self.is_earlier {
+            self.file.set_len(0).with_context(|| cannot(&self.path))?;
+            self.is_earlier = false;
+        }
+        Ok(())
     }
 
     /// The file with the results that it has, or made. Gives these by the indices of their runs,
@@ -102,11 +112,13 @@ impl LineFile {
             file,
             path: path.to_owned(),
             content: is_regular.then(Content::default),
+            is_earlier: false,
         })
     }
 
     /// The line of the run at `index`, by one write; if it does not get there, nothing of it stays.
     pub(super) fn write(&mut self, index: usize, mut line: String) -> anyhow::Result<()> {
+        self.remove_earlier()?;
         line.push('\n');
         let result = self.file.write_all(line.as_bytes());
         if let Some(content) = &mut self.content {
@@ -123,7 +135,8 @@ impl LineFile {
 
     /// Puts the lines in the order of the runs, without damaged ones and those that were there
     /// twice.
-    pub(super) fn finish(self) -> anyhow::Result<()> {
+    pub(super) fn finish(mut self) -> anyhow::Result<()> {
+        self.remove_earlier()?;
         let Some(Content { bytes, mut written }) = self.content else {
             return Ok(());
         };
@@ -282,9 +295,23 @@ mod tests {
         // A file that is no result belongs to the operator.
         let error = format!("{:#}", LineFile::create(&path).unwrap_err());
         assert!(error.contains("no earlier output"), "{error}");
-        fs::write(&path, "{}\n").unwrap();
+    }
+
+    #[test]
+    fn what_an_earlier_command_wrote_stays_until_the_first_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lines");
+        let text = || fs::read_to_string(&path).unwrap();
+        let earlier = "{}\n{}\n";
+        fs::write(&path, earlier).unwrap();
         drop(LineFile::create(&path).unwrap());
-        assert_eq!(fs::read_to_string(&path).unwrap(), "");
+        assert_eq!(text(), earlier);
+        let mut file = LineFile::create(&path).unwrap();
+        file.write(0, "{}".into()).unwrap();
+        assert_eq!(text(), "{}\n");
+        drop(file);
+        LineFile::create(&path).unwrap().finish().unwrap();
+        assert_eq!(text(), "");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `holdfast lab list`: the scenarios and how many runs they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
+use holdfast_lab::scenario::Run;
 use holdfast_lab::substrate::SubstrateKind;
 use serde::Serialize;
 
@@ -59,20 +60,25 @@ impl Entry {
     }
 }
 
+/// The variants in the order of their first runs.
+fn variants(runs: &[Run]) -> Vec<String> {
+    let mut known = BTreeSet::new();
+    let variants = runs.iter().map(|run| &run.variant);
+    let variants = variants.filter(|variant| known.insert(*variant));
+    variants.cloned().collect()
+}
+
 pub(super) fn run(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let mut entries = Vec::new();
     for scenario in load(&args.scenarios)? {
         let runs = scenario.runs(None)?;
         let runs_on = SubstrateKind::ALL.map(|kind| (kind.name(), kind.takes(&runs)));
-        let mut variants: Vec<String> = runs.iter().map(|run| run.variant.clone()).collect();
-        let count = variants.len();
-        variants.dedup();
         entries.push(Entry {
             name: scenario.name,
             file: scenario.path,
-            runs: count,
+            runs: runs.len(),
             runs_on: runs_on.into(),
-            variants,
+            variants: variants(&runs),
             description: scenario.description,
         });
     }

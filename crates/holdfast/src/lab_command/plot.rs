@@ -9,8 +9,6 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, ValueEnum};
 use holdfast_files as files;
 use holdfast_lab::report::plot;
-use holdfast_lab::results::{ResultLine, Where};
-use serde_json::Value as Json;
 
 use super::result_lines::read_all;
 
@@ -43,7 +41,7 @@ pub(super) struct PlotArgs {
     over: Option<String>,
     /// Only runs with this value of a parameter; may be given several times
     #[arg(long = "where", value_name = "PARAMETER=VALUE", value_parser = selection)]
-    selections: Vec<(String, Json)>,
+    selections: Vec<(String, String)>,
     /// The file, whose name ends in .svg
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
@@ -62,12 +60,11 @@ enum PlotKind {
 }
 
 /// `delay_ms=50`.
-fn selection(text: &str) -> Result<(String, Json), String> {
+fn selection(text: &str) -> Result<(String, String), String> {
     let split = text.split_once('=').filter(|(name, _)| !name.is_empty());
     let (name, value) =
         split.ok_or_else(|| format!("got `{text}`, takes PARAMETER=VALUE, as in delay_ms=50"))?;
-    let value = serde_json::from_str(value).unwrap_or_else(|_| Json::from(value));
-    Ok((name.to_owned(), value))
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 pub(super) fn run(args: &PlotArgs) -> anyhow::Result<ExitCode> {
@@ -76,13 +73,7 @@ pub(super) fn run(args: &PlotArgs) -> anyhow::Result<ExitCode> {
         args.out.extension().is_some_and(|ending| ending == "svg"),
         "--out: got {shown}, takes a name that ends in .svg"
     );
-    let selection: Where = args.selections.iter().cloned().collect();
-    let lines = read_all("RESULTS", &args.files)?.into_iter();
-    let lines: Vec<ResultLine> = lines.filter(|line| line.has(&selection)).collect();
-    ensure!(
-        !lines.is_empty(),
-        "RESULTS: no run has these values of --where"
-    );
+    let lines = plot::selected(read_all("RESULTS", &args.files)?, &args.selections)?;
     let drawing = match args.kind {
         PlotKind::Sweep => {
             let over = args

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 use holdfast_files::{document, read_up_to};
 use holdfast_link::{
-    HalfDuplexError, LinkFile, LinkPlan, LinkSettings, OutageAt, OutagePlan, OutageSettings,
-    RATE_KEYS, SettingsError, check_half_duplex,
+    HalfDuplexError, LinkFile, LinkPlan, LinkSettings, OutageAt, OutageSettings, RATE_KEYS,
+    SettingsError, check_half_duplex,
 };
 use toml::{Table, Value};
 
@@ -53,22 +53,6 @@ impl LinkConfig {
             })
             .map_err(|error| explain_half_duplex(&origin, &own_uplink, &error))?;
         }
-        let shared = file.outages != OutageSettings::None;
-        let own = |settings: &LinkSettings| settings.outages != OutageSettings::None;
-        if shared && (own(&file.downlink) || own(&file.uplink)) {
-            return Err(anyhow!(
-                "{origin}: outages: given for both directions and for one; take one of the two"
-            ));
-        }
-        if shared {
-            // Traces are looked up in each direction's own settings.
-            file.downlink.outages = file.outages.clone();
-            file.uplink.outages = file.outages.clone();
-        }
-        if let Some(effect) = file.outage_effect {
-            file.downlink.outage_effect = effect;
-            file.uplink.outage_effect = effect;
-        }
         let seed = file.seed.unwrap_or(SEED_DEFAULT);
         for (settings, direction) in [(&mut file.downlink, 1), (&mut file.uplink, 2)] {
             if let Some(model) = &mut settings.rate_model {
@@ -89,8 +73,9 @@ impl LinkConfig {
         let uplink = plan("uplink", &file.uplink)?;
         Ok(Self {
             seed,
+            // A trace of each direction's own rate is no schedule of both.
             outages_shared: *downlink.outages == *uplink.outages
-                && (shared || *downlink.outages == OutagePlan::none()),
+                && [&file.downlink, &file.uplink].map(|own| &own.outages) == [&file.outages; 2],
             downlink,
             uplink,
             half_duplex: file.half_duplex,
@@ -117,7 +102,7 @@ fn explain_half_duplex(origin: &str, given: &Table, error: &HalfDuplexError) -> 
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const TRACE_BYTES_MAX: u64 = 1 << 28;
 
-/// The file, and its table `uplink` as it is given.
+/// The file, with what it sets for both directions in each, and its table `uplink` as it is given.
 fn read_file(path: &Path) -> anyhow::Result<(LinkFile, Table)> {
     let text = read_up_to(path, FILE_BYTES_MAX).map_err(|error| {
         anyhow!(
@@ -128,7 +113,21 @@ fn read_file(path: &Path) -> anyhow::Result<(LinkFile, Table)> {
     let shown = path.display().to_string();
     let mut table = document::parse(&text).map_err(|error| anyhow!("{shown}: {error}"))?;
     let file = document::read(&table);
-    let file = file.map_err(|error| anyhow!(error.explain(&shown, &table, &[])))?;
+    let mut file: LinkFile = file.map_err(|error| anyhow!(error.explain(&shown, &table, &[])))?;
+    let directions = [
+        ("downlink", &mut file.downlink),
+        ("uplink", &mut file.uplink),
+    ];
+    for (name, settings) in directions {
+        // Programs write every key: `none` leaves the outages of both.
+        if settings.outages == OutageSettings::None {
+            settings.outages = file.outages.clone();
+        }
+        let own_effect = table.get(name).and_then(|own| own.get("outage_effect"));
+        if let (None, Some(effect)) = (own_effect, file.outage_effect) {
+            settings.outage_effect = effect;
+        }
+    }
     let uplink = table
         .remove("uplink")
         .and_then(|value| value.try_into().ok());
@@ -140,8 +139,15 @@ fn read_trace(folder: Option<&Path>, file: &str) -> Result<String, String> {
     read_up_to(&path, TRACE_BYTES_MAX).map_err(|error| error.to_string())
 }
 
-/// Lays the flags over the file; what `--uplink` gives.
+/// Lays the flags over the file: those for both directions, then each direction's own. The result
+/// is what `--uplink` gives.
 fn apply_flags(file: &mut LinkFile, args: &LinkArgs) -> anyhow::Result<Table> {
+    file.seed = args.seed.or(file.seed);
+    let outages = args.outage.iter().map(|text| parse_outage(text));
+    let list = outages.collect::<Result<Vec<_>, _>>()?;
+    if !list.is_empty() {
+        file.outages = OutageSettings::List { list };
+    }
     for settings in [&mut file.downlink, &mut file.uplink] {
         if let Some(rate) = args.rate {
             settings.rate_mbit_per_s = Some(rate);
@@ -156,20 +162,15 @@ fn apply_flags(file: &mut LinkFile, args: &LinkArgs) -> anyhow::Result<Table> {
         if let Some(loss) = args.loss {
             settings.loss = loss;
         }
+        if !args.outage.is_empty() {
+            settings.outages = file.outages.clone();
+        }
+        if let Some(effect) = args.outage_effect {
+            settings.outage_effect = effect.into();
+        }
     }
     overlay("--downlink", &mut file.downlink, args.downlink.as_deref())?;
-    let uplink = overlay("--uplink", &mut file.uplink, args.uplink.as_deref())?;
-    if !args.outage.is_empty() {
-        let list = args
-            .outage
-            .iter()
-            .map(|text| parse_outage(text))
-            .collect::<Result<_, _>>()?;
-        file.outages = OutageSettings::List { list };
-    }
-    file.seed = args.seed.or(file.seed);
-    file.outage_effect = args.outage_effect.map(Into::into).or(file.outage_effect);
-    Ok(uplink)
+    overlay("--uplink", &mut file.uplink, args.uplink.as_deref())
 }
 
 /// Lays `key = value, ...` over the settings that are there; the keys with their values.
@@ -350,14 +351,97 @@ mod tests {
         ));
     }
 
+    /// The settings of a file, with these flags.
+    fn config_of(text: &str, flags: &[&str]) -> LinkConfig {
+        let settings = file(text);
+        let given = ["--config", settings.path().to_str().unwrap()];
+        config(&[&given, flags].concat()).unwrap()
+    }
+
+    /// The begins of the outages of downlink and uplink, in whole seconds.
+    fn begins_s(config: &LinkConfig) -> [Vec<u64>; 2] {
+        [&config.downlink, &config.uplink].map(|plan| {
+            let mut schedule = OutageSchedule::new(&plan.outages, 1);
+            let outages = schedule.until(Instant::from_millis(60_000));
+            outages
+                .iter()
+                .map(|outage| outage.begin.as_nanos() / 1_000_000_000)
+                .collect()
+        })
+    }
+
+    fn effects(config: &LinkConfig) -> [OutageEffect; 2] {
+        [config.downlink.outage_effect, config.uplink.outage_effect]
+    }
+
     #[test]
-    fn outages_of_both_and_of_one_direction_are_refused_together() {
-        let flags = [
-            "--outage",
-            "1+1",
-            "--uplink",
-            "outages = { kind = \"list\", list = [] }",
-        ];
-        assert!(error(&flags).contains("take one of the two"));
+    fn the_outage_effect_of_one_direction_wins_over_that_of_both() {
+        use OutageEffect::{Keep, Lose, LoseArriving};
+        let one = ["--uplink", "outage_effect = \"keep\""];
+        let both = ["--outage", "1+2", "--outage-effect", "lose"];
+        let flags = config(&[both, [one[0], one[1], "--delay", "5"]].concat()).unwrap();
+        assert_eq!(effects(&flags), [Lose, Keep]);
+        let text = "outage_effect = \"keep\"\n[uplink]\noutage_effect = \"lose\"\n";
+        assert_eq!(effects(&config_of(text, &[])), [Keep, Lose]);
+        assert_eq!(effects(&config_of(text, &one)), [Keep, Keep]);
+        let both = ["--outage-effect", "lose-arriving"];
+        assert_eq!(effects(&config_of(text, &both)), [LoseArriving; 2]);
+    }
+
+    #[test]
+    fn the_outages_of_one_direction_win_over_those_of_both() {
+        let list = |at_s| format!("{{ kind = \"list\", list = [{{ at_s = {at_s}, for_s = 1 }}] }}");
+        let own = format!("outages = {}", list(5));
+        let flags = config(&["--outage", "1+1", "--uplink", &own]).unwrap();
+        assert_eq!(begins_s(&flags), [vec![1], vec![5]]);
+        assert!(!flags.outages_shared);
+        // In the file, and then a flag for both over all of it.
+        let text = format!("outages = {}\n[downlink]\n{own}\n", list(3));
+        let in_file = config_of(&text, &[]);
+        assert_eq!(begins_s(&in_file), [vec![5], vec![3]]);
+        assert!(!in_file.outages_shared);
+        for text in [&text, &format!("[downlink]\n{own}\n")] {
+            let flag = config_of(text, &["--outage", "1+1"]);
+            assert_eq!(begins_s(&flag), [vec![1], vec![1]]);
+            assert!(flag.outages_shared);
+        }
+    }
+
+    #[test]
+    fn a_flag_for_one_direction_leaves_it_without_outages() {
+        let none = ["--uplink", "outages = { kind = \"none\" }"];
+        let flags = config(&["--outage", "1+1", none[0], none[1]]).unwrap();
+        assert_eq!(begins_s(&flags), [vec![1], vec![]]);
+        let text = "outages = { kind = \"list\", list = [{ at_s = 3, for_s = 1 }] }";
+        let over_file = config_of(text, &none);
+        assert_eq!(begins_s(&over_file), [vec![3], vec![]]);
+        assert!(!flags.outages_shared && !over_file.outages_shared);
+    }
+
+    #[test]
+    fn outages_of_both_stay_shared_beside_tables_that_a_program_wrote() {
+        let list = vec![OutageAt {
+            at_s: 3.0,
+            for_s: 1.0,
+        }];
+        let written = LinkFile {
+            outages: OutageSettings::List { list },
+            ..LinkFile::default()
+        };
+        let read = config_of(&toml::to_string(&written).unwrap(), &[]);
+        assert_eq!(begins_s(&read), [vec![3], vec![3]]);
+        assert!(read.outages_shared);
+    }
+
+    #[test]
+    fn outages_of_the_uplink_alone_are_refused_on_a_half_duplex_medium() {
+        let own = "outages = { kind = \"none\" }";
+        let settings = file("half_duplex = true");
+        let path = settings.path().to_str().unwrap();
+        let line = error(&["--config", path, "--outage", "1+1", "--uplink", own]);
+        assert!(
+            line.contains("uplink.outages: got { kind = \"none\" }; half_duplex"),
+            "{line}"
+        );
     }
 }

@@ -46,7 +46,7 @@ const FILES: &[FileRow] = &[
     ("gateway", "[snoop]{nl}set = \"1995\"", &["{d}/given.toml: key `snoop.set`: got 1995, with which `auto` retransmits nothing", "takes today, or the scheme snoop"]),
     ("gateway", "[mtcp]{nl}set = \"x\"", &["{d}/given.toml: key `mtcp.set`: got \"x\", takes one of today, published, for example \"published\""]),
     ("gateway", "[mtcp]{nl}compression = \"gzip\"", &["{d}/given.toml: key `mtcp.compression`: got \"gzip\", takes one of off, deflate, zstd, for example \"zstd\""]),
-    ("gateway", "[bandwidth]{nl}cells = 5", &["{d}/given.toml: key `bandwidth.cells`: got 5", "takes a list of 1 to 64 texts, each an address, a prefix or `*` for all, and kil"]),
+    ("gateway", "[bandwidth]{nl}cells = 5", &["{d}/given.toml: key `bandwidth.cells`: got 5", "takes a list of 1 to 64 texts, each an address, a prefix or `*`, and kil"]),
     ("gateway", "[keep]{nl}nope = 1", &["{d}/given.toml: key `keep.nope`: there is no such key", "did you mean `keep.flow_packets_max`?"]),
     ("gateway", "[mobile]{nl}name = \"a\"", &["{d}/given.toml: key `mobile`: got { name = \"a\" }, takes a section: write [[mobile]]"]),
     ("gateway", "[[mobile]]", &["{d}/given.toml: key `mobile[1].name`: missing", "takes a text of 1 to 64 characters, for example \"train-7\""]),

@@ -6,6 +6,8 @@ use holdfast_link::{OutageSchedule, optimal_transfer};
 use holdfast_testbed::link_process::EmulatedLink;
 use holdfast_wire::Instant;
 
+use crate::framing::capacity_bytes;
+
 /// Payload of a full segment over a 1500-octet link with timestamps.
 const MSS_BYTES: u64 = 1448;
 /// IPv4 header, TCP header, timestamps option.
@@ -21,16 +23,9 @@ pub(super) fn link_share(link: &EmulatedLink, bytes: u64, until_s: f64) -> anyho
     let plan = link.plan()?;
     let mut schedule = OutageSchedule::new(&plan.outages, link.seed);
     let until = Instant::from_nanos((until_s * 1e9) as u64);
-    let (mut at, mut capacity) = (Instant::ZERO, 0);
-    for outage in schedule.until(until) {
-        capacity += plan.capacity.bytes_between(at, outage.begin).unwrap_or(0);
-        at = outage.end;
-    }
-    capacity += plan
-        .capacity
-        .bytes_between(at.min(until), until)
-        .unwrap_or(0);
-    Ok(wire_bytes(bytes) as f64 / capacity.max(1) as f64)
+    let capacity = capacity_bytes(&plan.capacity, &mut schedule, [Instant::ZERO, until]);
+    let capacity = capacity.unwrap_or(0).max(1);
+    Ok(wire_bytes(bytes) as f64 / capacity as f64)
 }
 
 /// The lower bound of a transfer of `bytes` over this link: the link busy

@@ -37,6 +37,51 @@ pub fn parameter(lines: &[ResultLine]) -> anyhow::Result<String> {
     }
 }
 
+/// The lines whose parameters have these values, given as text: `1995` is a number or a name.
+///
+/// # Errors
+/// No line has one of these parameters, or all of their values.
+pub fn selected(
+    lines: Vec<ResultLine>,
+    selections: &[(String, String)],
+) -> anyhow::Result<Vec<ResultLine>> {
+    let parameters = names(&lines);
+    for (parameter, value) in selections {
+        ensure!(
+            !parameters.is_empty(),
+            "--where: got {parameter}, but no run has a parameter; leave it out"
+        );
+        ensure!(
+            parameters.contains(parameter),
+            "--where: got {parameter}, takes one of {}",
+            parameters.join(", ")
+        );
+        let known = values(&lines, parameter);
+        ensure!(
+            known.iter().any(|own| is_written(own, value)),
+            "--where: got {parameter}={value}, takes one of {}",
+            known.iter().map(word).collect::<Vec<_>>().join(", ")
+        );
+    }
+    let has = |line: &ResultLine, (parameter, value): &(String, String)| {
+        let own = line.parameters.get(parameter);
+        own.is_some_and(|own| is_written(own, value))
+    };
+    let is_selected = |line: &ResultLine| selections.iter().all(|selection| has(line, selection));
+    let selected: Vec<ResultLine> = lines.into_iter().filter(is_selected).collect();
+    ensure!(
+        !selected.is_empty(),
+        "--where: no run has all of these values"
+    );
+    Ok(selected)
+}
+
+/// Whether a parameter's value is written so.
+fn is_written(value: &Json, text: &str) -> bool {
+    let as_json = serde_json::from_str::<Json>(text);
+    word(value) == text || as_json.is_ok_and(|given| same(value, &given))
+}
+
 /// The lines with this parameter: of several files, one may not sweep it.
 fn sweeping(lines: &[ResultLine], over: &str) -> Vec<ResultLine> {
     let lines = lines
@@ -57,6 +102,7 @@ pub fn sweep(lines: &[ResultLine], measure: &str, over: &str) -> anyhow::Result<
         names(lines).join(", ")
     );
     let lines = &sweeping(lines, over)[..];
+    let measured = Measure::of(lines, measure)?;
     let is_number = xs.iter().all(Json::is_number);
     let position = |value: &Json| {
         let position = xs.iter().position(|x| same(x, value)).unwrap_or(0) as f64;
@@ -76,8 +122,7 @@ pub fn sweep(lines: &[ResultLine], measure: &str, over: &str) -> anyhow::Result<
         });
         for (x, lines) in by_x {
             let x = f64::from_bits(x);
-            let samples = samples(&lines, measure)?;
-            match median_with_interval(samples) {
+            match median_with_interval(measured.samples(&lines)?) {
                 None => {}
                 Some((y, _)) if y.is_infinite() => curve.crosses.push(x),
                 Some((y, interval)) => {
@@ -93,7 +138,6 @@ pub fn sweep(lines: &[ResultLine], measure: &str, over: &str) -> anyhow::Result<
         curve.line.clone_from(&curve.points);
         curves.push(curve);
     }
-    check_measure(lines, measure)?;
     let all: Vec<f64> = xs.iter().map(position).collect();
     let (least, most) = ends(&all);
     let space = if most > least {
@@ -135,11 +179,11 @@ pub fn sweep(lines: &[ResultLine], measure: &str, over: &str) -> anyhow::Result<
 /// # Errors
 /// No line has the measure, or there are too many curves.
 pub fn distribution(lines: &[ResultLine], measure: &str) -> anyhow::Result<String> {
-    check_measure(lines, measure)?;
+    let measured = Measure::of(lines, measure)?;
     let groups = variants(lines, None)?;
     let (mut curves, mut never) = (Vec::new(), false);
     for (look, (_, lines)) in groups.iter().enumerate() {
-        let mut samples = samples(lines, measure)?;
+        let mut samples = measured.samples(lines)?;
         samples.sort_by(f64::total_cmp);
         never |= samples.last().is_some_and(|last| last.is_infinite());
         let line = steps(&samples);
@@ -310,18 +354,57 @@ fn legend(groups: &[Group<'_>]) -> Vec<(String, usize)> {
         .collect()
 }
 
-/// The values of a measure in these lines. A value that is null never came: it counts as greater
-/// than any other.
-fn samples(lines: &[&ResultLine], measure: &str) -> anyhow::Result<Vec<f64>> {
-    let mut samples = Vec::new();
-    for line in lines {
-        match flat(line)?.get(measure) {
-            Some(Json::Array(values)) => samples.extend(values.iter().filter_map(sample)),
-            Some(value) => samples.extend(sample(value)),
-            None => {}
+/// A measure that a line has.
+struct Measure<'a> {
+    name: &'a str,
+    /// A line has several values, or none.
+    is_list: bool,
+}
+
+impl<'a> Measure<'a> {
+    /// Refuses one without a value in any line, with those that there are.
+    fn of(lines: &[ResultLine], name: &'a str) -> anyhow::Result<Self> {
+        let mut known: Vec<String> = Vec::new();
+        let (mut is_there, mut is_list) = (false, false);
+        for line in lines {
+            for (key, value) in flat(line)? {
+                if key == name {
+                    is_there |= value.is_null() || value.is_array();
+                    is_list |= value.is_array();
+                }
+                let is_result = !key.starts_with("parameters.") && !key.starts_with("conditions.");
+                if is_result && has_number(&value) && !known.contains(&key) {
+                    known.push(key);
+                }
+            }
         }
+        let without = if is_there {
+            " which has no value in any run;"
+        } else {
+            ""
+        };
+        ensure!(
+            known.iter().any(|key| key == name),
+            "--measure: got {name},{without} takes one of {}",
+            known.join(", ")
+        );
+        Ok(Self { name, is_list })
     }
-    Ok(samples)
+
+    /// Its values in these lines. One that is null or not there never came: it counts as greater
+    /// than any other. A list that is not there has no values.
+    fn samples(&self, lines: &[&ResultLine]) -> anyhow::Result<Vec<f64>> {
+        let mut samples = Vec::new();
+        for line in lines {
+            match flat(line)?.get(self.name) {
+                Some(Json::Array(values)) => samples.extend(values.iter().filter_map(sample)),
+                Some(value) => samples.extend(sample(value)),
+                None if self.is_list => {}
+                None => samples.push(f64::INFINITY),
+            }
+        }
+        Ok(samples)
+    }
 }
 
 fn sample(value: &Json) -> Option<f64> {
@@ -331,27 +414,11 @@ fn sample(value: &Json) -> Option<f64> {
     }
 }
 
-/// Refuses a measure that no line has, with those that there are.
-fn check_measure(lines: &[ResultLine], measure: &str) -> anyhow::Result<()> {
-    let is_measure = |value: &Json| match value {
+fn has_number(value: &Json) -> bool {
+    match value {
         Json::Array(values) => values.iter().any(Json::is_number),
         value => value.is_number(),
-    };
-    let mut known: Vec<String> = Vec::new();
-    for line in lines {
-        for (name, value) in flat(line)? {
-            let is_own = name.starts_with("parameters.") || name.starts_with("conditions.");
-            if is_measure(&value) && !is_own && !known.contains(&name) {
-                known.push(name);
-            }
-        }
     }
-    ensure!(
-        known.iter().any(|name| name == measure),
-        "--measure: got {measure}, takes one of {}",
-        known.join(", ")
-    );
-    Ok(())
 }
 
 /// The distribution of sorted values as steps; what is infinite is not drawn.
@@ -429,7 +496,9 @@ mod tests {
 
     #[test]
     fn a_run_without_a_value_is_greater_than_any_other() {
-        let samples = samples(&[&line("none", 1, 1, 5.0)], "stalls_s").unwrap();
+        let one = [line("none", 1, 1, 5.0)];
+        let measure = Measure::of(&one, "stalls_s").unwrap();
+        let samples = measure.samples(&[&one[0]]).unwrap();
         assert_eq!(samples, [0.5, f64::INFINITY]);
         assert_eq!(steps(&samples), [(0.5, 0.0), (0.5, 0.5)]);
         let mut many = lines();
@@ -458,6 +527,39 @@ mod tests {
         with[1].transfer_s = Some(2.0);
         let svg = sweep(&with, "transfer_s", "delay_ms").unwrap();
         assert!(svg.contains("a cross at the top"), "{svg}");
+    }
+
+    #[test]
+    fn a_known_measure_that_a_run_lacks_never_came() {
+        let mut two = [1, 2].map(|delay_ms| line("none", delay_ms, 1, 1.0));
+        two[0].latency = crate::results::Latency::of(vec![1_000_000, 2_000_000]);
+        assert!(two[0].latency.is_some());
+        let svg = sweep(&two, "latency.p50_ms", "delay_ms").unwrap();
+        assert!(svg.contains("a cross at the top"), "{svg}");
+        for line in &mut two {
+            line.parameters.clear();
+        }
+        let svg = distribution(&two, "latency.p50_ms").unwrap();
+        assert!(svg.contains("ends below 1"), "{svg}");
+        // A list without values is not there: no outage came.
+        two[0].full_rate_s = vec![Some(1.0)];
+        let svg = distribution(&two, "full_rate_s").unwrap();
+        assert!(!svg.contains("ends below 1"), "{svg}");
+    }
+
+    #[test]
+    fn a_measure_without_any_value_is_named_as_such() {
+        let never = [1, 2].map(|delay_ms| line("none", delay_ms, 1, 1.0));
+        let errors = [
+            sweep(&never, "transfer_s", "delay_ms"),
+            distribution(&never, "transfer_s"),
+        ];
+        for error in errors {
+            let error = error.unwrap_err().to_string();
+            let begin = "--measure: got transfer_s, which has no value in any run; takes one of ";
+            assert!(error.starts_with(begin), "{error}");
+            assert!(error.contains("goodput_mbps"), "{error}");
+        }
     }
 
     #[test]

@@ -87,7 +87,13 @@ fn loss_share(way: &LinkSettings, packet_bytes: f64, overhead_bytes: f64) -> f64
         BitErrorEffect::Corrupt => packet_bytes,
     };
     let in_state = way.gilbert_elliott.as_ref().map_or(0.0, |item| {
-        let bad = item.good_to_bad / (item.good_to_bad + item.bad_to_good);
+        let changes = item.good_to_bad + item.bad_to_good;
+        // It begins in the good state.
+        let bad = if changes > 0.0 {
+            item.good_to_bad / changes
+        } else {
+            0.0
+        };
         bad * item.loss_bad + (1.0 - bad) * item.loss_good
     });
     let sound = libm::pow(1.0 - way.bit_error_rate, bytes * 8.0);
@@ -124,6 +130,13 @@ mod tests {
         // 1 - (1 - 1e-5)^12000.
         let bits = ceiling("[wireless]\nrate_mbit_per_s = 15\nbit_error_rate = 1e-5").unwrap();
         assert!((bits.loss_share - 0.113_080).abs() < 1e-5, "{bits:?}");
+    }
+
+    #[test]
+    fn a_model_of_loss_that_never_changes_its_state_loses_as_its_good_state() {
+        let loss = "gilbert_elliott = { good_to_bad = 0, bad_to_good = 0, loss_good = 0.5 }";
+        let goodput = goodput(&format!("[wireless]\nrate_mbit_per_s = 15\n{loss}"));
+        assert!((goodput - 7.3).abs() < 1e-9, "{goodput}");
     }
 
     #[test]

@@ -98,9 +98,9 @@ impl HopConditions {
             settings.rate_trace.is_some() || of_outages
         });
         Ok(Self {
+            outages_shared: !own_outages && !have_own_gaps(&downlink, &uplink),
             downlink,
             uplink,
-            outages_shared: !own_outages,
             half_duplex: own.half_duplex,
             frame_overhead_bytes: own.frame_overhead_bytes,
             names_traces,
@@ -176,7 +176,7 @@ impl HopConditions {
                 list: list.collect(),
             };
         }
-        if drawn.outages_shared && drawn.uplink.outages == OutageSettings::None {
+        if drawn.outages_shared {
             drawn.uplink.outages = drawn.downlink.outages.clone();
         }
         drawn.plans = Some(drawn.planned()?);
@@ -272,6 +272,27 @@ impl HopConditions {
     }
 }
 
+/// Whether the outages of each direction are the gaps of its own trace or model, and these differ.
+fn have_own_gaps(downlink: &LinkSettings, uplink: &LinkSettings) -> bool {
+    let gaps = |way: &LinkSettings| {
+        let own = matches!(way.outages, OutageSettings::Trace { file: None, .. });
+        // What models have besides does not change their outages.
+        let model = way.rate_model.as_ref();
+        let model = model.map(|model| {
+            (
+                model.seed,
+                model.up_s.clone(),
+                model.down_s.clone(),
+                model.trains,
+            )
+        });
+        let trace = (way.rate_trace.clone(), way.trace_format, way.trace_start_s);
+        own.then_some((trace, model))
+    };
+    let both = gaps(downlink).zip(gaps(uplink));
+    both.is_some_and(|(downlink, uplink)| downlink != uplink)
+}
+
 /// All keys of one direction.
 fn link_table(settings: &LinkSettings) -> Map<String, Json> {
     let packets = settings.queue_packets_max.unwrap_or(QUEUE_PACKETS_DEFAULT);
@@ -361,5 +382,77 @@ mod tests {
             _ => None,
         };
         assert_eq!(file, Some("a.mm"));
+    }
+
+    #[test]
+    fn two_traces_have_gaps_of_their_own() {
+        let hop = |text: &str| {
+            let text = format!("outages = {{ kind = \"trace\", gap_min_s = 0.3 }}\n{text}");
+            HopConditions::read(&toml::from_str(&text).unwrap()).unwrap()
+        };
+        let apart = [
+            "downlink = { rate_trace = \"d\" }\nuplink = { rate_trace = \"u\" }",
+            "rate_trace = \"d\"\nuplink = { trace_start_s = 5 }",
+        ];
+        for text in apart {
+            let hop = hop(text);
+            assert!(!hop.outages_shared, "{text}");
+            assert!(hop.table()["uplink"].get("outages").is_some(), "{text}");
+        }
+        let shared = [
+            "rate_trace = \"d\"",
+            "rate_trace = \"d\"\nuplink = { rate_mbit_per_s = 5 }",
+            "rate_trace = \"d\"\noutage_effect = \"keep\"\nuplink = { loss = 0 }",
+        ];
+        for text in shared {
+            assert!(hop(text).outages_shared, "{text}");
+        }
+        let text = "outages = { kind = \"trace\", file = \"o\", gap_min_s = 0.3 }\n\
+                    downlink = { rate_trace = \"d\" }\nuplink = { rate_trace = \"u\" }";
+        let hop = HopConditions::read(&toml::from_str(text).unwrap()).unwrap();
+        assert!(hop.outages_shared);
+    }
+
+    #[test]
+    fn the_direction_without_a_trace_has_the_outages_of_the_other() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("d.steps"), "3 10\n5 0\n9 10\n").unwrap();
+        let text = "outages = { kind = \"trace\", gap_min_s = 0.3 }\n\
+                    downlink = { rate_trace = \"d.steps\", trace_start_s = 2 }\nuplink = { rate_mbit_per_s = 5 }";
+        let hop = HopConditions::read(&toml::from_str(text).unwrap()).unwrap();
+        let until = Instant::from_nanos(8_000_000_000);
+        let drawn = hop.drawn(1, until, Some(folder.path())).unwrap();
+        let [downlink, uplink] = [DirectionChoice::Downlink, DirectionChoice::Uplink]
+            .map(|direction| drawn.outages_of(direction).to_vec());
+        assert_eq!(
+            downlink,
+            [OutageAt {
+                at_s: 1.0,
+                for_s: 2.0
+            }]
+        );
+        assert_eq!(uplink, downlink);
+    }
+
+    #[test]
+    fn models_of_rates_share_their_outages_unless_these_differ() {
+        let deciles = |from: f64| {
+            let values = (0..11).map(|step| (from + f64::from(step)).to_string());
+            values.collect::<Vec<_>>().join(", ")
+        };
+        let (rates, times) = (deciles(1.0), deciles(0.5));
+        let hop = |uplink: &str| {
+            let text = format!(
+                "outages = {{ kind = \"trace\", gap_min_s = 0.3 }}\nrate_model = {{ rate_mbit_per_s = [{rates}], \
+                 up_s = [{times}], down_s = [{times}] }}\nuplink = {{ {uplink} }}"
+            );
+            HopConditions::read(&toml::from_str(&text).unwrap()).unwrap()
+        };
+        let slower = format!("rate_model = {{ rate_mbit_per_s = [{times}] }}");
+        for uplink in ["", &slower, "rate_mbit_per_s = 5"] {
+            assert!(hop(uplink).outages_shared, "{uplink}");
+        }
+        let other = format!("rate_model = {{ down_s = [{rates}] }}");
+        assert!(!hop(&other).outages_shared);
     }
 }

@@ -51,12 +51,20 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
         return Some(Refusal::new(Lacking::Scheme, why, "the model"));
     }
     let scheme = conditions.gateway.scheme;
-    scheme.is_of_the_model().then(|| {
+    if scheme.is_of_the_model() {
         let why = format!(
             "gateway.scheme: got {}, which the daemon has not",
             scheme.name()
         );
-        Refusal::new(Lacking::Scheme, &why, "the model")
+        return Some(Refusal::new(Lacking::Scheme, &why, "the model"));
+    }
+    let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
+    hosts.into_iter().find_map(|(name, host)| {
+        let s = host.rto_min_s.filter(|s| *s > 0.0 && *s < 1e-3)?;
+        let why = format!(
+            "{name}.rto_min_s: got {s}, a route takes whole milliseconds; give 0, or 0.001 or more"
+        );
+        Some(Refusal::new(Lacking::Setting, &why, "the model"))
     })
 }
 
@@ -382,6 +390,25 @@ mod tests {
         };
         assert!(!refused(""));
         assert!(refused("flow_cache_bytes_max = 0"));
+    }
+
+    #[test]
+    fn a_least_timeout_that_a_route_cannot_have_is_refused_with_its_key() {
+        let refused = |hosts: &str| {
+            let text = format!("[transfer]\nbytes = 1000\n[wireless]\n{hosts}");
+            let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
+            refusal(&scenario.runs(None).unwrap().remove(0).conditions)
+        };
+        let refusal = refused("[fh]\nrto_min_s = 0.0004").unwrap();
+        assert_eq!(refusal.lacks, Lacking::Setting);
+        assert_eq!(
+            refusal.why,
+            "fh.rto_min_s: got 0.0004, a route takes whole milliseconds; \
+             give 0, or 0.001 or more, or run it on the model"
+        );
+        for taken in ["0", "0.001", "0.2"] {
+            assert_eq!(refused(&format!("[hosts]\nrto_min_s = {taken}")), None);
+        }
     }
 
     #[test]

@@ -281,11 +281,10 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
     line.note_full_rates(conditions, framing, end_s, &arrivals);
     line.mobile = outcome.mobile.as_ref().map(mobile::counters);
     if let [.., hop] = outcome.hops.as_slice()
-        && conditions.cells.len() == 1
+        && LinkFigures::are_of(conditions)
     {
         let counters = &hop[conditions.transfer.direction as usize];
-        let until_s = outcome.ended_at.as_secs_f64();
-        let figures = LinkFigures::of(conditions, counters, between_s, until_s);
+        let figures = LinkFigures::of(conditions, counters, between_s, end_s);
         line.link = Some(figures);
     }
     let streams = outcome.cross_traffic.iter();
@@ -517,6 +516,73 @@ mod tests {
             datagrams.arrived > 100 && datagrams.arrived <= datagrams.sent,
             "{datagrams:?}"
         );
+    }
+
+    #[test]
+    fn a_link_carries_nothing_in_an_outage() {
+        let text = |transfer: &str| {
+            format!(
+                "[transfer]\nbytes = 4_000_000\n{transfer}\n[wireless]\nrate_mbit_per_s = 8\ndelay_ms = 20\n\
+                 outages = {{ kind = \"list\", list = [{{ at_s = 1, for_s = 1 }}, {{ at_s = 7, for_s = 90 }}] }}\n"
+            )
+        };
+        let capacity_s = |line: &ResultLine| {
+            let link = line.link.as_ref().unwrap();
+            link.capacity_bytes.unwrap() as f64 / 1e6
+        };
+        let line = line_of(&text(""));
+        let expected = line.transfer_s.unwrap() - 1.0;
+        assert!((capacity_s(&line) - expected).abs() < 1e-5, "{line:?}");
+        // It begins in an outage, and is not in time.
+        let line = line_of(
+            &text("bytes = 9_000_000\nstart_s = 1.5\nlimit_s = 20").replacen(
+                "bytes = 4_000_000\n",
+                "",
+                1,
+            ),
+        );
+        assert!((capacity_s(&line) - 5.0).abs() < 1e-5, "{line:?}");
+    }
+
+    #[test]
+    fn a_medium_of_both_directions_has_no_figures_of_one() {
+        for direction in ["uplink", "downlink"] {
+            let line = line_of(&format!(
+                "[transfer]\nbytes = 100_000\ndirection = \"{direction}\"\n\
+                 [wireless]\nhalf_duplex = true\nrate_mbit_per_s = 8\n"
+            ));
+            assert!(line.finished && line.link.is_none(), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn two_traces_make_the_run_that_they_make_with_outages_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("d.steps"), "1 10\n2 0\n6 10\n").unwrap();
+        std::fs::write(folder.path().join("u.steps"), "3 10\n4.5 0\n6 10\n").unwrap();
+        let line = |direction: &str, common: &str, own: &str| {
+            let text = format!(
+                "[transfer]\nbytes = 5_000_000\ndirection = \"{direction}\"\n\
+                 [wireless]\ndelay_ms = 20\nqueue_packets_max = 100\n{common}\n\
+                 [wireless.downlink]\nrate_trace = \"d.steps\"\n{own}\n\
+                 [wireless.uplink]\nrate_trace = \"u.steps\"\n{own}\n"
+            );
+            let file = folder.path().join("s.toml");
+            let run = Scenario::parse(&file, &text).unwrap().runs(None).unwrap();
+            let conditions = crate::substrate::SubstrateKind::Model.conditions(&run[0]);
+            let run = run[0].drawn().unwrap();
+            let experiment = experiment(&run).unwrap();
+            (
+                line(&run, &experiment, &experiment.run()).unwrap(),
+                conditions,
+            )
+        };
+        let outages = "outages = { kind = \"trace\", gap_min_s = 0.3 }";
+        for direction in ["uplink", "downlink"] {
+            let common = line(direction, outages, "");
+            assert_eq!(common, line(direction, "", outages), "{direction}");
+            assert!(common.0.stalls_s[0].is_some_and(|s| s >= 0.0), "{common:?}");
+        }
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub(super) const INSIDE_ARGUMENTS: [&str; 2] = ["lab", "inside"];
 pub(super) const REQUEST_FILE: &str = "virtual-job.json";
 /// The file with the [`Reply`].
 pub(super) const REPLY_FILE: &str = "virtual-outcome.json";
+/// A link to the command's current folder, if that is another one.
+pub(super) const FOLDER_FILE: &str = "virtual-folder";
 /// The files with what the command prints.
 pub(super) const STDOUT_FILE: &str = "stdout";
 pub(super) const STDERR_FILE: &str = "stderr";
@@ -21,6 +23,8 @@ pub(super) struct Request {
     pub program: String,
     pub arguments: Vec<String>,
     pub environment: Vec<(String, String)>,
+    /// Whether there is a [`FOLDER_FILE`].
+    pub has_folder: bool,
 }
 
 /// How it ended.

@@ -23,6 +23,10 @@ use super::exchange::{REPLY_FILE, REQUEST_FILE, Reply, Request, STDERR_FILE, STD
 const JOB: &str = "/run/job";
 /// The same, as the virtual kernel's process on the host finds it.
 const JOB_ON_HOST: &CStr = c"/proc/self/cwd";
+/// Where the command's current folder is, if it is not the job's.
+const FOLDER: &str = "/run/folder";
+/// The same, as the virtual kernel's process on the host finds it.
+const FOLDER_ON_HOST: &CStr = c"/proc/self/cwd/virtual-folder";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Does all of it; returns only with the error that prevents it.
@@ -107,10 +111,15 @@ fn work() -> anyhow::Result<Reply> {
     if let Some((_, profile)) = request.environment.iter().find(is_profile) {
         mount_profile_folder(profile)?;
     }
+    if request.has_folder {
+        fs::create_dir(FOLDER)?;
+        mount_at("hostfs", FOLDER, Some(FOLDER_ON_HOST))?;
+    }
+    let current_folder = if request.has_folder { FOLDER } else { JOB };
     let program = find_program(&request.program);
     let program = program.with_context(|| format!("{}: no such program", request.program))?;
     let mut command = Command::new(program);
-    command.args(&request.arguments).current_dir(folder);
+    command.args(&request.arguments).current_dir(current_folder);
     command.env_clear().env("PATH", PATH).env("HOME", "/root");
     command.env("TMPDIR", "/tmp").env("LC_ALL", "C");
     command.envs(request.environment);

@@ -14,7 +14,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::VirtualKernel;
 use super::exchange::{
-    INSIDE_ARGUMENTS, REPLY_FILE, REQUEST_FILE, Reply, Request, STDERR_FILE, STDOUT_FILE,
+    FOLDER_FILE, INSIDE_ARGUMENTS, REPLY_FILE, REQUEST_FILE, Reply, Request, STDERR_FILE,
+    STDOUT_FILE,
 };
 use super::processor::Seat;
 
@@ -42,15 +43,17 @@ const CONTROL_FOLDER: &str = ".uml";
 pub struct Job {
     /// Our own binary: it is the first program inside and starts the command.
     pub holdfast: PathBuf,
-    /// The command's program, by name or path, as the host has it.
+    /// The command's program, by name, or by path on the host from our current folder.
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
     /// Added to its environment.
     pub environment: Vec<(String, String)>,
-    /// A folder of the host, which must be there: the command's current one, and the
-    /// only one that both can write to.
+    /// A folder of the host, which must be there, for the job's files.
     pub folder: PathBuf,
+    /// The command's current folder, another one of the host; none: the job's. The command can
+    /// write to these two alone.
+    pub current_folder: Option<PathBuf>,
     /// Seed of all the randomness inside.
     pub seed: u64,
     /// Memory inside in MiB.
@@ -68,6 +71,7 @@ impl Job {
             arguments: Vec::new(),
             environment: Vec::new(),
             folder: folder.to_owned(),
+            current_folder: None,
             seed: 1,
             memory_mib: MEMORY_MIB,
             limit: LIMIT,
@@ -116,17 +120,19 @@ impl VirtualKernel {
         let began = Instant::now();
         let file = |name: &str| job.folder.join(name);
         let request = Request {
-            program: job.program.clone(),
+            program: host_program(&job.program)?,
             arguments: job.arguments.clone(),
             environment: job.environment.clone(),
+            has_folder: job.current_folder.is_some(),
         };
         fs::write(file(REQUEST_FILE), serde_json::to_vec(&request)?)
             .with_context(|| format!("{}: cannot be written", job.folder.display()))?;
-        let init = fs::canonicalize(&job.holdfast)
-            .with_context(|| format!("{}: not there", job.holdfast.display()))?;
         remove_file(&file(REPLY_FILE))?;
-        remove_file(&file(INIT_FILE))?;
-        symlink(init, file(INIT_FILE))?;
+        make_link(&job.holdfast, &file(INIT_FILE))?;
+        if let Some(folder) = &job.current_folder {
+            ensure!(folder.is_dir(), "{}: no such folder", folder.display());
+            make_link(folder, &file(FOLDER_FILE))?;
+        }
         let ended = self.boot(job, stop);
         remove_file(&file(INIT_FILE))?;
         remove_folder(&file(CONTROL_FOLDER))?;
@@ -237,6 +243,24 @@ impl Drop for Group {
             let _ = self.child.wait();
         }
     }
+}
+
+/// A path from the root instead of one from our current folder; a name as it is.
+fn host_program(program: &str) -> anyhow::Result<String> {
+    if !program.contains('/') {
+        return Ok(program.to_owned());
+    }
+    let path = std::path::absolute(program)?.into_os_string();
+    let path = path.into_string().ok();
+    path.with_context(|| format!("{program}: the path of the current folder is not UTF-8"))
+}
+
+/// Makes a link, or replaces it.
+fn make_link(target: &Path, link: &Path) -> anyhow::Result<()> {
+    let path = fs::canonicalize(target);
+    let path = path.with_context(|| format!("{}: not there", target.display()))?;
+    remove_file(link)?;
+    Ok(symlink(path, link)?)
 }
 
 /// Removes a file that may not be there.

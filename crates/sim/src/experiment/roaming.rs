@@ -134,7 +134,7 @@ pub(super) fn connect_stations(
             None => experiment.hops.last(),
             Some(other) => roaming.others.get(other),
         };
-        link.map_or(Duration::ZERO, |link| link.uplink.delay)
+        link.map_or(Duration::ZERO, Hop::uplink_delay)
     };
     let mut register = |after: Duration, cell: usize, leaving: bool| {
         let at = Instant::ZERO + after + delay(cell);
@@ -326,6 +326,24 @@ mod tests {
             assert!(did.buffered_bytes_max > 0 && did.delivered > 0, "{did:?}");
             assert_eq!(outcome.transfers[0].sender.timeouts, 0, "{did:?}");
         }
+    }
+
+    #[test]
+    fn on_a_half_duplex_medium_a_registration_takes_the_delay_of_the_medium() {
+        let moved = |uplink_ms: f64| {
+            let mut moved = with_snoop(experiment(0, Some(HandoffSettings::default())));
+            let slow = LinkSettings {
+                delay_ms: uplink_ms,
+                ..LinkSettings::default()
+            };
+            let roaming = moved.roaming.as_mut().unwrap();
+            for cell in roaming.others.iter_mut().chain(moved.hops.last_mut()) {
+                cell.half_duplex = true;
+                cell.uplink = slow.plan().unwrap();
+            }
+            moved
+        };
+        assert_eq!(run(&moved(1.0)).0, run(&moved(300.0)).0);
     }
 
     #[test]

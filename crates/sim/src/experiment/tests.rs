@@ -340,6 +340,33 @@ fn stall_is_from_the_links_return_to_the_first_new_byte() {
     assert_eq!(transfer.stalls_total(), stall.length);
 }
 
+/// F-RTO and probes for tail losses send new data beyond the hole first: that ends no stall.
+#[test]
+fn a_stall_ends_with_the_first_new_byte_in_order() {
+    let radio = LinkSettings {
+        outages: one_outage(2.0, 0.2),
+        outage_effect: OutageEffect::Lose,
+        ..radio()
+    };
+    let mut experiment = download(10_000_000, Preset::LinuxCubic, &radio);
+    experiment.series_interval = Some(Duration::from_millis(1));
+    let transfer = experiment.run().transfers[0].clone();
+    let up = Instant::from_millis(2_200);
+    let at_up = transfer.series.iter().find(|sample| sample.at == up);
+    let before = at_up.expect("a sample each millisecond").rcv_nxt;
+    let first = transfer
+        .series
+        .iter()
+        .find(|sample| sample.rcv_nxt > before);
+    let first = first.expect("the transfer goes on").at;
+    let ended = up + transfer.stalls[0].length;
+    let a_sample_before = first.saturating_since(ended);
+    assert!(
+        ended <= first && a_sample_before < Duration::from_millis(1),
+        "{ended:?}, {first:?}"
+    );
+}
+
 /// M-TCP+'s slides: with disconnections of 180 s NewReno's transfers never finish.
 #[test]
 fn senders_of_2007_give_up_in_an_outage_of_three_minutes() {

@@ -34,8 +34,7 @@ pub(super) struct Slot {
     expects: u64,
     settled: bool,
     delivered: u64,
-    arrived: u64,
-    /// Link up since then, and nothing new has come.
+    /// Link up since then, and nothing new has come in order.
     stalled_since: Option<Instant>,
     stalls: Vec<Stall>,
     /// None: not asked for.
@@ -69,7 +68,6 @@ impl Slot {
             expects,
             settled: expects == 0,
             delivered: 0,
-            arrived: 0,
             stalled_since: None,
             stalls: Vec::new(),
             arrivals: None,
@@ -93,14 +91,10 @@ impl Slot {
 
     /// After each input. True, once, if nothing more is to be waited for.
     pub(super) fn note_progress(&mut self, now: Instant) -> bool {
-        let arrived = self.connection.arrived();
-        if arrived > self.arrived {
-            self.arrived = arrived;
-            self.end_stall(now, true);
-        }
         let delivered = self.connection.delivered();
         if delivered > self.delivered {
             self.delivered = delivered;
+            self.end_stall(now, true);
             if let Some(noted) = &mut self.arrivals
                 && noted.len() < ARRIVALS_MAX
             {

@@ -60,8 +60,6 @@ pub struct Connection {
     pub(super) handoffs: Handoffs,
     /// M-TCP: since when the timers stand still.
     pub(super) frozen_since: Option<Instant>,
-    /// New bytes, in order or not, that have arrived so far.
-    pub(super) arrived: u64,
     pub(super) counters: Counters,
 }
 
@@ -127,7 +125,6 @@ impl Connection {
             intact: true,
             handoffs: Handoffs::new(settings.on_handoff),
             frozen_since: None,
-            arrived: 0,
             counters: Counters::default(),
         }
     }
@@ -255,7 +252,6 @@ impl Connection {
             snd_nxt: bytes(self.snd.nxt),
             snd_max: bytes(self.snd.max),
             delivered: self.delivered(),
-            arrived: self.arrived,
             rto: self.rto.rto(),
             persisting: self.persisting,
             recovering: self.congestion.recovering,
@@ -272,11 +268,6 @@ impl Connection {
     /// Bytes that the other end has acknowledged.
     pub fn acknowledged(&self) -> u64 {
         self.snd.una.saturating_sub(1).min(self.app.sends)
-    }
-
-    /// New bytes received, in order or not.
-    pub fn arrived(&self) -> u64 {
-        self.arrived
     }
 
     /// What it has done.

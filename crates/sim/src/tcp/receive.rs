@@ -107,7 +107,6 @@ impl Connection {
         if new == 0 && end > start {
             self.note_duplicate(start, end);
         }
-        self.arrived += new;
         let in_order = self.rcv.nxt - before;
         if in_order > 0 {
             self.forget_dup_acks();

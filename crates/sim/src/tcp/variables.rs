@@ -260,8 +260,6 @@ pub struct View {
     pub snd_max: u64,
     /// Bytes received in order.
     pub delivered: u64,
-    /// New bytes received, in order or not.
-    pub arrived: u64,
     /// The retransmission timeout, back-off included.
     pub rto: Duration,
     /// In persist state.

@@ -639,3 +639,23 @@ fn after_an_overflow_recovery_leaves_a_part_of_the_queue_free() {
     assert!(overflowed < kept * 8 / 10, "{overflowed} of {kept}");
     assert!(overflowed > kept / 2, "{overflowed} of {kept}");
 }
+
+/// The queue is as long as it was at the overflow: the second loss is the FH's own, too.
+#[test]
+fn what_is_lost_after_an_overflow_is_judged_when_the_fh_has_retransmitted_the_first() {
+    let mut bench = bench(Scheme::Auto);
+    let una = with_sack(&mut bench);
+    bench.forward(una, 60);
+    bench.wait(40);
+    // Behind a queue of 30 ms, on a path of 10.
+    let first = bench.up_with_sack(una, una + LEN, una + 60 * LEN);
+    bench.forward(una + 60 * LEN, 30);
+    bench.wait(40);
+    let second = bench.up_with_sack(una, una + 65 * LEN, una + 90 * LEN);
+    assert!(bench.down(una, LEN).forwarded);
+    bench.wait(40);
+    let end = una + 60 * LEN;
+    let last = bench.up_with_sack(end, end + 5 * LEN, end + 30 * LEN);
+    let repaired = [first, second, last].map(|answer| answer.lines.len());
+    assert_eq!(repaired, [0; 3]);
+}

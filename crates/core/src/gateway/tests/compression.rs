@@ -294,7 +294,14 @@ fn the_first_segment_goes_alone_until_the_mh_has_acknowledged_it() {
         assert_eq!(line.down(3001), [(3001, true)]);
         assert_eq!(line.down(4001), [(4001, true)]);
         assert_eq!(line.bench.counter("compression_proofs"), 1);
-        assert_eq!(line.daemon.counters().restored, 4);
+        let restored = line.daemon.counters();
+        assert_eq!(
+            (restored.restored, line.bench.counter("compressed")),
+            (4, 4)
+        );
+        let bytes = ["compressed_from_bytes", "compressed_to_bytes"];
+        let bytes = bytes.map(|name| line.bench.counter(name));
+        assert_eq!(bytes, [restored.plain_bytes, restored.wire_bytes]);
         let dictionaries = usize::from(method == Method::Zstd);
         assert_eq!(line.bench.gateway.dictionaries(), dictionaries);
     }

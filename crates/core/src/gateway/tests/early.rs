@@ -293,6 +293,28 @@ fn if_the_other_end_refuses_the_opener_is_reset_and_so_are_its_later_segments() 
 }
 
 #[test]
+fn a_newcomer_to_a_full_table_evicts_no_flow_whose_opener_is_still_to_be_reset() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
+        bench.gateway = Gateway::new(Settings {
+            flows_max: 1,
+            ..settings()
+        });
+        let iss = bench.ask();
+        let mut reset = bench.answer();
+        reset.flags = Flags::RST.with(Flags::ACK);
+        assert_eq!(bench.give(reset, &[], 12).len(), 1);
+        let mut newcomer = bench.syn();
+        newcomer.from.port += 1;
+        let out = bench.give(newcomer, &[], 15);
+        assert_eq!(out[0].segment, newcomer, "it passes");
+        let data = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 1);
+        let out = bench.give(data, b"x", 20);
+        assert!(out[0].segment.flags.has(Flags::RST), "{out:?}");
+    }
+}
+
+#[test]
 fn if_the_other_ends_number_is_too_near_both_ends_are_reset() {
     for direction in BOTH {
         let mut bench = Bench::new(direction);
@@ -410,6 +432,33 @@ fn a_successor_continues_with_the_numbers_in_the_state_file() {
         let from_opener = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 6);
         let out = bench.give(from_opener, &[], 40);
         assert_eq!(out.last().unwrap().segment.ack, SeqNum::new(OTHER + 6));
+    }
+}
+
+/// As of a caller that cannot make packets from others.
+#[test]
+fn a_segment_that_cannot_be_renumbered_is_dropped_and_counted() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
+        let iss = bench.connect();
+        let mut gateway = Gateway::<Bytes>::new(settings());
+        gateway.import(&bench.records[0], at(25));
+        let of_other = (SeqNum::new(OTHER + 1), SeqNum::new(OPENER + 1));
+        let of_opener = (SeqNum::new(OPENER + 1), iss + 1);
+        for (lost, by_opener) in [(1, false), (2, true)] {
+            let (seq, ack) = if by_opener { of_opener } else { of_other };
+            let segment = bench.segment(by_opener, Flags::ACK, seq, ack);
+            let mut actions = Vec::new();
+            let way = direction_of(&segment);
+            let payload = Bytes([].into());
+            let verdict = gateway.handle_segment(way, &segment, &payload, at(30), &mut actions);
+            assert_eq!(verdict, Verdict::Suppress);
+            let repeated = |action: &Action<Bytes>| matches!(action, Action::Repeat(_));
+            assert!(!actions.iter().any(repeated), "{actions:?}");
+            let mut counters = gateway.counters();
+            let counted = counters.find(|counter| counter.0 == "early_lost");
+            assert_eq!(counted, Some(("early_lost", lost)), "{direction:?}");
+        }
     }
 }
 

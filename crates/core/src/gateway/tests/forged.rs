@@ -179,6 +179,25 @@ fn a_forged_reset_of_a_flow_that_is_being_adopted_changes_nothing() {
     assert_eq!(bench.state(), "closed");
 }
 
+#[test]
+fn a_reset_with_the_first_number_after_the_syns_closes_a_flow_that_is_being_adopted() {
+    for from_mh in [false, true] {
+        for (behind_syn, state) in [(0, "adopting"), (2, "adopting"), (1, "closed")] {
+            let mut bench = not_adopted(settings(Scheme::Hold));
+            bench.shake_hands(700, 5000);
+            let mut reset = if from_mh {
+                bench.mh_segment(0)
+            } else {
+                bench.fh_segment(0, 0)
+            };
+            let syn = if from_mh { 5000 } else { 700 };
+            (reset.flags, reset.seq) = (Flags::RST, SeqNum::new(syn + behind_syn));
+            assert_eq!(bench.put(reset), passed());
+            assert_eq!(bench.state(), state, "{from_mh} {behind_syn}");
+        }
+    }
+}
+
 /// Whether a segment of the FH is kept when the link goes: the flow is followed.
 fn follows(bench: &mut Bench, mut next: Segment) -> bool {
     bench.link_down();

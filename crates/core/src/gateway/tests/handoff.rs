@@ -14,14 +14,15 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
 use super::agenda::Agenda;
+use super::bench::{LEN, bench, lines, not_adopted, settings, suppressed};
 use super::dice::Dice;
 use super::host::Host;
 use crate::MtcpSetUp::{Early, LockStep};
 use crate::handoff::HandoffSettings;
 use crate::testing::{FH, MH};
 use crate::{
-    MtcpHandoff, MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink, Scheme, Settings,
-    Side,
+    FlowKey, MtcpHandoff, MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink, Scheme,
+    Settings, Side,
 };
 
 mod world;
@@ -251,5 +252,41 @@ fn an_mh_moves_about_with_mtcp_that_forwards_its_buffers_and_every_byte_arrives(
 fn an_mh_moves_about_with_connections_that_were_set_up_early_and_every_byte_arrives() {
     for handoff in [MtcpHandoff::Published, MtcpHandoff::Forward] {
         run_all(Variant(Scheme::Mtcp, handoff, Early));
+    }
+}
+
+#[test]
+fn a_flow_that_another_station_knew_is_adopted_and_counted_once() {
+    let mut west = bench(Scheme::Hold);
+    west.forward(1, 3);
+    let mut actions = Vec::new();
+    let states = west.gateway.export(&[MH.address], west.now, &mut actions);
+    let mut east = not_adopted(settings(Scheme::Hold));
+    for is_new in [true, false] {
+        let (state, now) = (&states[0], east.now);
+        let is_adopted = east.gateway.adopt(state, None, now, &mut actions);
+        assert_eq!(is_adopted, is_new);
+        assert_eq!(east.counter("flows_adopted"), 1);
+    }
+}
+
+#[test]
+fn a_flow_that_goes_on_ends_a_silence_of_its_mobile_and_is_no_recovery_otherwise() {
+    for is_silent in [false, true] {
+        let mut bench = bench(Scheme::Hold);
+        bench.forward(1, 1);
+        if is_silent {
+            bench.wait(3_000);
+        } else {
+            bench.up(1001);
+        }
+        let flows = [FlowKey { fh: FH, mh: MH }];
+        bench.gateway.hold(&flows);
+        assert_eq!(bench.down(1001, LEN), suppressed(&[]));
+        let mut actions = Vec::new();
+        bench.gateway.go(&flows, bench.now, &mut actions);
+        let sent = lines(actions);
+        assert!(sent[0].starts_with("DATA"), "{is_silent}: {sent:?}");
+        assert_eq!(bench.counter("recoveries"), u64::from(is_silent));
     }
 }

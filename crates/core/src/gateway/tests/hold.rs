@@ -128,6 +128,19 @@ fn what_is_kept_goes_out_at_a_pace_and_not_as_one_burst() {
 }
 
 #[test]
+fn a_piece_has_as_many_whole_segments_as_may_be_sent_at_once() {
+    let mut bench = hold();
+    bench.forward(1, 1);
+    // In a round trip of a millisecond the pace allows the whole window, ten segments of 1460 bytes.
+    bench.wait(1);
+    bench.up(1001);
+    bench.link_down();
+    assert_eq!(bench.down(1001, 20 * LEN), suppressed(&[]));
+    assert_eq!(bench.link_up(), ["DATA 1001..15001 ts 1001"]);
+    assert_eq!(bench.wait(2), ["DATA 15001..16001 ts 1001"]);
+}
+
+#[test]
 fn what_the_fh_sends_while_the_backlog_waits_comes_after_it() {
     let mut bench = away(40);
     let first = bench.link_up();

@@ -47,6 +47,20 @@ fn a_reset_by_the_mh_ends_a_silence() {
     assert_eq!(link(&bench), LinkState::Up);
 }
 
+#[test]
+fn a_reset_by_the_fh_does_not_end_a_silence() {
+    let mut bench = two_flows(Scheme::Hold);
+    bench.forward(1001, 3);
+    bench.mh_port += 1;
+    bench.forward(1001, 1);
+    bench.wait(3_000);
+    assert_eq!(link(&bench), LinkState::Down);
+    let mut reset = bench.fh_segment(2001, 0);
+    reset.flags = Flags::RST;
+    assert_eq!(bench.put(reset), passed());
+    assert_eq!(link(&bench), LinkState::Down);
+}
+
 /// Two flows of one MH: the first one was answered until now.
 fn two_flows(scheme: Scheme) -> Bench {
     let mut bench = bench(scheme);

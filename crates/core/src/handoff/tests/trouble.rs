@@ -285,6 +285,7 @@ fn a_full_table_forgets_a_mobile_that_is_nothing_to_it() {
         });
         receives(&mut west, WEST, message, now);
         assert!(west.views(now).any(|view| view.mobile == KeyId(mobile)));
+        assert_eq!(west.views(now).count(), 2.min(mobile as usize + 1));
     }
     assert_eq!(west.counters().table_full, 0);
 }
@@ -353,4 +354,44 @@ fn a_mobile_that_goes_on_before_its_state_has_come_takes_it_along() {
         message: answer(6, Outcome::NotHere),
     };
     assert_eq!(actions, [not_here]);
+}
+
+#[test]
+fn a_neighbour_with_a_lower_claim_is_contradicted_unless_a_take_over_is_on_its_way_to_it() {
+    for has_answered in [false, true] {
+        let mut west = station(1);
+        registers(&mut west, 4, at(0));
+        if has_answered {
+            receives(&mut west, EAST, answer(4, Outcome::NotHere), at(1));
+        }
+        let actions = receives(&mut west, EAST, status(3, 2, Role::Forwarding, 0), at(2));
+        let contradiction = HandoffAction::Send {
+            to: EAST,
+            message: take_over(4, 1),
+        };
+        assert_eq!(actions.contains(&contradiction), has_answered);
+    }
+}
+
+#[test]
+fn a_request_to_buffer_is_repeated_until_the_neighbour_buffers() {
+    for (role, is_repeated) in [(Role::Idle, true), (Role::Buffering, false)] {
+        let mut west = station(1);
+        registers(&mut west, 4, at(0));
+        let soon = notice(LinkEvent::GoingDownSoon(None), 4);
+        done(&mut west, |west, actions| {
+            west.handle_notice(&soon, at(1), actions);
+        });
+        receives(&mut west, EAST, status(4, 2, role, 0), at(2));
+        let actions = done(&mut west, |west, actions| {
+            west.handle_timeout(at(21), actions);
+        });
+        let repeated = actions.iter().any(|action| match action {
+            HandoffAction::Send { to, message } => {
+                *to == EAST && matches!(message.body, Body::Status(_))
+            }
+            _ => false,
+        });
+        assert_eq!(repeated, is_repeated, "{role:?}");
+    }
 }

@@ -545,6 +545,24 @@ fn a_window_opens_in_steps_for_no_less_than_32_kib_and_no_more_than_two_windows(
 }
 
 #[test]
+fn a_sender_that_begins_again_gets_twice_its_window_and_no_more_than_half_of_the_flight() {
+    for (timeouts, part) in [(0, 2), (1, 2), (2, 2), (3, 4), (4, 8)] {
+        let (flow, closed) = closed_over(Duration::from_millis(172), 172);
+        // Its timeout is a round trip and 200 ms.
+        let begins_at = 172 + 372 * timeouts;
+        let mut opening = Opening::begin(&flow, &closed, at(begins_at)).unwrap();
+        // Until nothing has come for a round trip and a half.
+        for ms in (10..260).step_by(10) {
+            let step = opening.step(&flow, at(begins_at + ms));
+            assert_eq!(step, Step::Edge(opening.advertised()), "{timeouts}");
+        }
+        let ahead = opening.advertised().distance_from(flow.rcv_nxt);
+        let unaligned = FLIGHT * SEGMENT / part;
+        assert!(ahead.abs_diff(unaligned) < 1 << 7, "{timeouts}: {ahead}");
+    }
+}
+
+#[test]
 fn a_flow_that_is_missing_at_eight_steps_has_ended() {
     let (flow, closed) = closed_over(Duration::from_millis(172), 172);
     let mut opening = Opening::begin(&flow, &closed, at(1_000)).unwrap();

@@ -321,6 +321,39 @@ fn steps_end_where_segments_do_and_promise_no_window_that_the_mh_does_not_have()
 }
 
 #[test]
+fn boundaries_are_known_from_the_first_of_equal_segments_on_and_the_last_may_be_smaller() {
+    let second = after(1);
+    for (len, segment_bytes, start) in [
+        (PIECE, PIECE, after(0)),
+        (3 * PIECE, PIECE, after(0)),
+        (PIECE - 1, PIECE, after(0)),
+        (PIECE + 1, PIECE + 1, second),
+        (2 * PIECE, PIECE - 1, second),
+    ] {
+        let mut boundaries = SegmentBoundaries::default();
+        boundaries.note(after(0), PIECE, PIECE);
+        boundaries.note(second, len, segment_bytes);
+        assert_eq!(boundaries.start, start, "{len} {segment_bytes}");
+        assert_eq!(boundaries.end, second + len, "{len} {segment_bytes}");
+    }
+}
+
+#[test]
+fn of_a_download_of_any_length_the_newest_boundaries_are_known() {
+    let mut boundaries = SegmentBoundaries::default();
+    let at_once = 1_000 * PIECE;
+    // More than half of all numbers, after which the first one would lie ahead.
+    for number in 0..(1 << 31) / at_once + 2 {
+        let seq = SeqNum::new(START) + number * at_once;
+        boundaries.note(seq, at_once, PIECE);
+        let end = seq + at_once;
+        assert_eq!(boundaries.before(end), Some(end - PIECE), "{number}");
+        let span = end.distance_from(boundaries.start);
+        assert!(span <= SPAN_MAX && span.is_multiple_of(PIECE), "{span}");
+    }
+}
+
+#[test]
 fn a_pause_lets_go_before_the_fh_probes_and_the_number_never_goes_back() {
     let mut withheld = bulk(400);
     let now = at(100);
@@ -345,6 +378,26 @@ fn a_pause_lets_go_before_the_fh_probes_and_the_number_never_goes_back() {
         ack(402).own,
         "not bulk any more"
     );
+}
+
+#[test]
+fn a_released_number_is_the_floor_if_it_is_a_little_ahead_of_what_has_left() {
+    let out = SeqNum::new(u32::MAX - 5);
+    assert_eq!(floor_of(None, Some(out)), None, "nothing has left");
+    assert_eq!(floor_of(Some(out), None), Some(out));
+    for (released, is_floor) in [
+        (out - 1, false),
+        (out + 1, true),
+        (out + AHEAD_MAX - 1, true),
+        (out + AHEAD_MAX, false),
+    ] {
+        let floor = if is_floor { released } else { out };
+        assert_eq!(
+            floor_of(Some(out), Some(released)),
+            Some(floor),
+            "{released:?}"
+        );
+    }
 }
 
 #[test]

@@ -486,3 +486,42 @@ pub(super) fn deadline<P: Payload>(mtcp: &Mtcp<P>, flow: &Flow<P>) -> Option<Ins
     };
     earliest([m.rexmt_at, pace])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::MtcpPersist;
+    use super::*;
+    use crate::rtt::RttEstimator;
+
+    #[test]
+    fn a_half_is_idle_if_nothing_at_all_is_left_of_it() {
+        type Change = fn(&mut MTcp);
+        let una = SeqNum::new(1000);
+        let changes: [(&str, Change); 9] = [
+            ("frozen", |m| m.state = Freeze::Frozen),
+            ("REXMT", |m| m.rexmt_at = Some(Instant::ZERO)),
+            ("persist packets", |m| {
+                let (rtt, least) = (RttEstimator::default(), Duration::ZERO);
+                m.persist
+                    .arm(MtcpPersist::RoundTrip, &rtt, least, Instant::ZERO);
+            }),
+            ("probed", |m| m.probe_end = Some(SeqNum::new(1000))),
+            ("delayed", |m| m.held_end = Some(SeqNum::new(1000))),
+            ("doubted", |m| m.doubted_end = Some(SeqNum::new(1001))),
+            ("lost", |m| m.loss_end = Some(SeqNum::new(1001))),
+            ("expired", |m| m.expired = true),
+            ("reported down", |m| m.reported_down = true),
+        ];
+        let idle = || MTcp {
+            doubted_end: Some(una),
+            loss_end: Some(una),
+            ..MTcp::default()
+        };
+        assert!(idle().pack(una).is_some());
+        for (name, change) in changes {
+            let mut m = idle();
+            change(&mut m);
+            assert!(m.pack(una).is_none(), "{name}");
+        }
+    }
+}

@@ -92,14 +92,17 @@ fn classify_new_holes<P: Payload>(snoop: &mut Snoop<P>, flow: &Flow<P>, cx: &Con
         return;
     };
     let from = snoop.own_losses.classified.unwrap_or(flow.fh.una);
-    snoop.own_losses.classified = Some(highest.max(from));
-    let Some((left, right)) = flow.sacked.holes(from).next() else {
+    // What was sent after an overflow is judged when the FH has dealt with that one.
+    let until = snoop.own_losses.until.unwrap_or(highest).min(highest);
+    snoop.own_losses.classified = Some(until.max(from));
+    let holes = || {
+        let holes = flow.sacked.holes(from);
+        holes.take_while(|(left, _)| left.before(until))
+    };
+    let Some((left, right)) = holes().next() else {
         return;
     };
-    let found = flow
-        .sacked
-        .holes(from)
-        .map(|(left, right)| right.distance_from(left));
+    let found = holes().map(|(left, right)| right.min(until).distance_from(left));
     let missing = missing_of_all_flows(snoop, found.sum(), cx);
     if !is_fhs_own(snoop, flow, highest, missing, cx) || snoop.own_losses.is_known() {
         return;

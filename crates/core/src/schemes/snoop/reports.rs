@@ -25,6 +25,10 @@ const REPAIRS_BESIDES: u32 = 1;
 const REPAIRS_MAX: u32 = 64;
 /// Probes in a row; after these the silence is an outage.
 const PROBES_MAX: u32 = 2;
+/// Repairs by the timer with the usual wait while nothing comes from the flow's end: it may have left, beside
+/// others behind the MH's address. Then the wait doubles, and after the last try it ends.
+const TRIES: u32 = 8;
+const TRIES_MAX: u32 = 16;
 /// A host may delay the ACK of a single segment for this time (Linux: `TCP_DELACK_MIN`).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
 
@@ -37,6 +41,8 @@ pub(super) struct Reports {
     pub(super) hidden_since: Option<Instant>,
     /// When a further segment may count as lost.
     lost_at: Option<Instant>,
+    /// How often that time has come since the MH's last segment.
+    tries: u32,
     /// The timer of the probe for lost last segments, and how many probes had no answer.
     probe_at: Option<Instant>,
     probes: u32,
@@ -50,6 +56,14 @@ impl Reports {
     /// No timer runs for a further loss.
     pub(super) fn wait_for_no_loss(&mut self) {
         self.lost_at = None;
+    }
+
+    /// Losses were repaired without a segment of the MH.
+    fn note_try(&mut self, interval: Duration) {
+        self.tries += 1;
+        let longer = interval * ((1 << self.tries.saturating_sub(TRIES)) - 1);
+        let goes_on = self.tries < TRIES_MAX;
+        self.lost_at = self.lost_at.filter(|_| goes_on).map(|at| at + longer);
     }
 
     /// A probe is scheduled.
@@ -334,6 +348,7 @@ pub(super) fn await_answer<P: Payload>(
     is_answer: bool,
     cx: &Context<'_, P>,
 ) {
+    snoop.reports.tries = 0;
     if is_answer {
         snoop.reports.probes = 0;
     }
@@ -392,6 +407,8 @@ pub(super) fn on_timeout<P: Payload>(
 ) {
     if snoop.reports.lost_at.is_some_and(|at| at <= cx.now) {
         repair(snoop, flow, 0, cx);
+        let interval = cx.settings.snoop.retransmit_interval_min;
+        snoop.reports.note_try(interval);
     }
     if snoop.reports.probe_at.is_some_and(|at| at <= cx.now) {
         snoop.reports.probe_at = None;

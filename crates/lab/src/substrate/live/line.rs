@@ -39,18 +39,19 @@ pub(super) fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLi
     };
     ending.clone_into(&mut line.ending);
     let last_bytes_s = flows.iter().map(|flow| measured.last_byte_s(flow));
-    line.transfer_s = line.finished.then(|| last_bytes_s.fold(0.0, f64::max));
+    let last_byte_s = last_bytes_s.fold(0.0, f64::max);
+    line.transfer_s = line.finished.then_some(last_byte_s);
     line.stalls_s = measured.stalls_s(&flows[0], outages);
     line.outages = line.stalls_s.len();
     line.bytes = flows.iter().map(|flow| flow.received.bytes()).sum();
     line.intact = flows.iter().all(|flow| is_intact(&flow.received));
-    let goodputs = flows.iter().map(|flow| goodput_mbps(measured, flow));
-    let goodputs: Vec<f64> = goodputs.collect();
-    line.goodput_mbps = goodputs.iter().sum();
+    line.goodput_mbps = goodput_mbps(line.bytes, last_byte_s);
     if flows.len() > 1 {
         let stalls = flows.iter().map(|flow| measured.stalls_s(flow, outages));
         line.flow_stalls_s = stalls.collect();
-        line.flow_goodputs_mbps = goodputs;
+        let goodput =
+            |flow: &FlowResult| goodput_mbps(flow.received.bytes(), measured.last_byte_s(flow));
+        line.flow_goodputs_mbps = flows.iter().map(goodput).collect();
     }
     line.retransmitted_segments = measured.retransmitted_segments;
     line.segments = measured.segments;
@@ -61,7 +62,8 @@ pub(super) fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLi
         bytes as f64 / line.bytes.max(1) as f64
     });
     line.mobile.clone_from(&measured.own_flows);
-    line.link = link_figures(conditions, measured)?;
+    let end_s = line.end_s(conditions, measured.since_s(measured.ended_ns));
+    line.link = link_figures(conditions, measured, end_s)?;
     line.cross_traffic.clone_from(&measured.cross_traffic);
     line.sender_timers = Some(measured.sender_timers);
     let latencies_ns = flows.iter().flat_map(|flow| flow.latencies_ns.clone());
@@ -81,22 +83,22 @@ fn is_intact(received: &Received) -> bool {
         || SeededContent::of(received.bytes(), CONTENT_SEED).sha256 == received.sha256
 }
 
-fn goodput_mbps(measured: &Measurement, flow: &FlowResult) -> f64 {
-    let last_byte_s = measured.last_byte_s(flow);
+fn goodput_mbps(bytes: u64, last_byte_s: f64) -> f64 {
     if last_byte_s > 0.0 {
-        flow.received.bytes() as f64 * 8.0 / 1e6 / last_byte_s
+        bytes as f64 * 8.0 / 1e6 / last_byte_s
     } else {
         0.0
     }
 }
 
-/// What the wireless link did with packets in the data's direction; of several cells nothing is
-/// shown.
+/// What the wireless link did with packets in the data's direction until `end_s`; none where it has
+/// no such figures.
 fn link_figures(
     conditions: &Conditions,
     measured: &Measurement,
+    end_s: f64,
 ) -> anyhow::Result<Option<LinkFigures>> {
-    if conditions.cells.len() > 1 {
+    if !LinkFigures::are_of(conditions) {
         return Ok(None);
     }
     let way = match conditions.transfer.direction {
@@ -106,8 +108,7 @@ fn link_figures(
     let counters = measured.link.counters[way].clone();
     let counters = serde_json::from_value(counters).context("the link's counters")?;
     let between_s = measured.between_s(&measured.flows[0]);
-    let until_s = measured.since_s(measured.ended_ns);
-    let figures = LinkFigures::of(conditions, &counters, between_s, until_s);
+    let figures = LinkFigures::of(conditions, &counters, between_s, end_s);
     Ok(Some(figures))
 }
 
@@ -188,9 +189,80 @@ fn sysctls(conditions: &Conditions) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
-    use holdfast_testbed::download::{DownloadWatch, receive};
+    use crate::scenario::Scenario;
+    use holdfast_testbed::counters::TimerCounts;
+    use holdfast_testbed::download::{Arrival, DownloadWatch, receive};
+    use holdfast_testbed::link_process::LinkEnd;
     use holdfast_testbed::seeded_file::SeededStream;
+
+    /// The line of flows that had all their 2,000,000 bytes at these seconds, of a run that ended at
+    /// 9 s.
+    fn line_of(ends_s: &[f64], more: &str) -> ResultLine {
+        const BYTES: u64 = 2_000_000;
+        let flows = ends_s.len();
+        let text = format!("[transfer]\nbytes = {BYTES}\nflows = {flows}\n[wireless]\n{more}");
+        let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
+        let run = scenario.runs(None).unwrap()[0].drawn().unwrap();
+        let flow = |end_s: &f64| FlowResult {
+            received: Received {
+                arrivals: vec![Arrival {
+                    at_ns: (end_s * 1e9) as u64,
+                    bytes_total: BYTES,
+                }],
+                ..Received::default()
+            },
+            in_time: true,
+            is_whole: true,
+            ..FlowResult::default()
+        };
+        let counters = holdfast_link::Counters::default();
+        let measured = Measurement {
+            flows: ends_s.iter().map(flow).collect(),
+            bytes: BYTES,
+            origin_ns: 0,
+            started_ns: 0,
+            ended_ns: 9_000_000_000,
+            retransmitted_segments: 0,
+            segments: 0,
+            duplicate_segments: 0,
+            sender_timers: TimerCounts::default(),
+            link: LinkEnd {
+                counters: serde_json::json!({ "downlink": counters, "uplink": counters }),
+                samples: Vec::new(),
+            },
+            cross_traffic: Vec::new(),
+            buffered_bytes_max: None,
+            own_flows: None,
+        };
+        line(&run, &measured).unwrap()
+    }
+
+    #[test]
+    fn the_goodput_of_several_flows_is_that_of_all_bytes_until_the_last_one() {
+        let line = line_of(&[1.0, 8.0], "rate_mbit_per_s = 20");
+        assert_eq!(line.transfer_s, Some(8.0));
+        assert!((line.goodput_mbps - 4.0).abs() < 1e-9, "{line:?}");
+        assert_eq!(line.flow_goodputs_mbps, [16.0, 2.0]);
+        let line = line_of(&[8.0], "rate_mbit_per_s = 20");
+        assert!((line.goodput_mbps - 2.0).abs() < 1e-9, "{line:?}");
+    }
+
+    #[test]
+    fn a_link_can_carry_something_until_the_last_flows_end() {
+        let outages = "outages = { kind = \"list\", list = [{ at_s = 2, for_s = 3 }] }";
+        let line = line_of(&[1.0, 8.0], &format!("rate_mbit_per_s = 8\n{outages}"));
+        let link = line.link.unwrap();
+        assert_eq!(link.capacity_bytes, Some(5_000_000));
+    }
+
+    #[test]
+    fn a_medium_of_both_directions_has_no_figures_of_one() {
+        let line = line_of(&[1.0], "rate_mbit_per_s = 20\nhalf_duplex = true");
+        assert_eq!(line.link, None);
+    }
 
     #[test]
     fn of_what_did_not_come_whole_each_byte_until_there_is_compared() {

@@ -98,8 +98,38 @@ fn signal(conditions: &GatewayConditions, hops: &[Hop]) -> Option<LinkSignal> {
         SignalChoice::Mobile => Some(LinkSignal {
             source: LinkSource::Signal,
             down_after: None,
-            up_after: Some(delay + hops[WIRELESS].uplink.delay),
+            up_after: Some(delay + hops[WIRELESS].uplink_delay()),
             warned_before,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_link::LinkSettings;
+
+    use super::*;
+
+    #[test]
+    fn a_report_of_the_mobile_takes_the_delay_of_the_medium_that_it_crosses() {
+        let delayed = |delay_ms: f64| {
+            let settings = LinkSettings {
+                delay_ms,
+                ..LinkSettings::default()
+            };
+            settings.plan().unwrap()
+        };
+        let mut conditions = GatewayConditions::default();
+        conditions.signal = SignalChoice::Mobile;
+        conditions.signal_delay_ms = 1.0;
+        for (half_duplex, ms) in [(false, 6), (true, 51)] {
+            let wired = Hop::of_plans(delayed(0.0), delayed(0.0));
+            let wireless = Hop {
+                half_duplex,
+                ..Hop::of_plans(delayed(50.0), delayed(5.0))
+            };
+            let report = signal(&conditions, &[wired, wireless]).unwrap();
+            assert_eq!(report.up_after, Some(Duration::from_millis(ms)));
+        }
     }
 }

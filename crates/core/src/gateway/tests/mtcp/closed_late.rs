@@ -68,3 +68,23 @@ fn late_a_new_ack_of_the_mh_opens_the_window_as_it_is() {
     assert_eq!(bench.state(), "shrunk");
     assert_eq!(ack_at_fh(&mut bench, 2001), (2000, WINDOW));
 }
+
+#[test]
+fn late_an_fh_that_lacks_no_ack_gets_one_at_link_up_only_if_its_window_is_closed() {
+    for (copies, acks) in [(0, 0), (4, 1)] {
+        let mut bench = bench_with(with(MtcpSettings {
+            slow_start: false,
+            ..MtcpSettings::today()
+        }));
+        bench.forward(1, 3);
+        assert_eq!(bench.link_down(), [] as [&str; 0]);
+        for _ in 0..copies {
+            bench.down(1, LEN);
+        }
+        let lines = bench.link_up();
+        let opens = ack_line(1, WINDOW.into(), 1000, &bench);
+        assert_eq!(counts(&lines, &opens), acks, "{copies}: {lines:?}");
+        assert_eq!(counts(&lines, "ACK"), acks, "{copies}: {lines:?}");
+        assert_eq!(bench.state(), "split");
+    }
+}

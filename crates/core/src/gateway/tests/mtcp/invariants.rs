@@ -3,8 +3,8 @@
 
 use super::super::bench::{LEN, WINDOW, bench_with, lines, not_adopted, passed, suppressed};
 use super::{ack_at_fh, ack_line, counts, shrunk, unpaced, with};
-use crate::Settings;
 use crate::gateway::tests::first_flow;
+use crate::{MtcpHandoff, MtcpSettings, Settings};
 
 #[test]
 fn without_the_window_scale_it_acts_as_hold() {
@@ -72,4 +72,23 @@ fn with_the_cache_full_segments_pass_and_none_is_dropped() {
     bench.link_down();
     assert!(bench.down(5001, LEN).forwarded);
     assert_eq!(bench.cached(), 2000);
+}
+
+#[test]
+fn the_state_for_another_station_has_whether_the_window_of_the_fh_is_closed() {
+    for is_closed in [false, true] {
+        let mut bench = bench_with(with(MtcpSettings {
+            handoff: MtcpHandoff::Forward,
+            ..unpaced()
+        }));
+        bench.forward(1, 3);
+        assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
+        if is_closed {
+            bench.link_down();
+        }
+        let addresses = [crate::testing::MH.address];
+        let states = bench.gateway.export(&addresses, bench.now, &mut Vec::new());
+        let split = states[0].split.expect("a split connection");
+        assert_eq!(split.is_shrunk, is_closed);
+    }
 }

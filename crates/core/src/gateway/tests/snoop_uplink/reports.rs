@@ -85,6 +85,19 @@ fn the_round_trip_is_that_of_the_fhs_timestamp_and_its_echo() {
 }
 
 #[test]
+fn of_even_round_trips_a_report_is_repeated_after_one_and_a_quarter() {
+    let mut bench = bench_with_sack(snoop());
+    for n in 0..40 {
+        assert_eq!(send_all(&mut bench, [n]), NONE);
+        assert_eq!(fh_acks(&mut bench, n, &[]), passed());
+        bench.wait(39);
+    }
+    assert_eq!(send_all(&mut bench, [41, 42, 43]).len(), 1);
+    let repeated = (1..1000).find(|_| !bench.wait(1).is_empty());
+    assert!((45..=50).contains(&repeated.unwrap()), "{repeated:?}");
+}
+
+#[test]
 fn while_the_mh_is_silent_reports_become_rarer_and_end() {
     let mut bench = bench_with_sack(snoop());
     assert_eq!(send_all(&mut bench, [1, 2, 3]).len(), 1);
@@ -212,6 +225,22 @@ fn while_the_fh_sends_data_of_its_own_nothing_is_reported() {
     let expected = expected.replace("seq 1 ", &format!("seq {} ", 1 + LEN));
     assert_eq!(bench.wait(90), NONE);
     assert_eq!(bench.wait(20), [expected]);
+}
+
+#[test]
+fn after_data_of_the_fh_reports_wait_for_the_wired_halfs_round_trip_and_a_tenth_of_a_second() {
+    let mut bench = bench_with_sack(snoop());
+    // The round trips of the wired half: 0, and three of 80 ms.
+    for n in 0..3 {
+        bench.wait(10);
+        assert_eq!(send_all(&mut bench, [n]), NONE);
+        bench.wait(79);
+        assert_eq!(fh_acks(&mut bench, n + 1, &[]), passed());
+    }
+    assert_eq!(fh_sends(&mut bench, 1, 3), passed());
+    assert_eq!(send_all(&mut bench, [4, 5, 6, 7]), NONE);
+    let reported = (5..300).find(|_| !bench.wait(1).is_empty());
+    assert_eq!(reported, Some(127), "26 ms, by RFC 6298, and 100 ms");
 }
 
 #[test]

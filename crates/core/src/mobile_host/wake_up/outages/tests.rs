@@ -73,11 +73,10 @@ fn an_fh_is_notified_only_if_something_of_the_flow_may_have_been_in_flight() {
         |outages: &Outages, data_ms, now| outages.rto_doublings(Some(at(data_ms)), at(now));
     assert_eq!(unreported.rto_doublings(None, at(0)), 0);
     assert!(doublings(&unreported, 0, 7_000) > 4);
-    assert_eq!(
-        doublings(&unreported, 0, 100_000),
-        0,
-        "its begin is unknown"
-    );
+    for (now, is_notified) in [(59_999, true), (60_000, false), (100_000, false)] {
+        let is_some = doublings(&unreported, 0, now) > 0;
+        assert_eq!(is_some, is_notified, "its begin is unknown: {now}");
+    }
     let reported = after(10_000, 17_000);
     assert!(doublings(&reported, 6_000, 17_000) > 3);
     assert_eq!(
@@ -445,4 +444,39 @@ fn a_silent_fh_is_notified_from_a_second_on() {
     let flow = before(1, 0);
     let unreachables = [900, 1_000, 3_000, 60_000].map(|ms| unreachables_for_silent(&flow, at(ms)));
     assert_eq!(unreachables, [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_wake_up_at_a_timer_does_not_begin_the_probes_anew() {
+    let flow = host_flow(1, at(0));
+    let mut outages = Outages::default();
+    outages.begin_silence(&flow, at(300));
+    let (_, probes) = poll_all(&mut outages, [0, 0], 300, 60_000);
+    assert!(!probes.is_empty());
+    let woken = outages.timed_wake_ups(&[known(flow, 0)], at(60_000));
+    assert_eq!(woken.len(), 1);
+    // In a silence of a minute a probe is due each two fifths of a second.
+    let (_, probes) = poll_all(&mut outages, [0, 0], 60_000, 62_000);
+    assert!(probes.len() <= 5, "{}", probes.len());
+}
+
+#[test]
+fn flows_are_forgotten_with_their_interface() {
+    let (pausing, silent) = (host_flow(1, at(0)), host_flow(2, at(0)));
+    let mut outages = after(0, 100);
+    let _ = outages.notifications(&before(3, 0), at(100));
+    outages.begin_silence(&pausing, at(300));
+    let (_, results) = poll_all(&mut outages, [350, 0], 300, 500);
+    assert_eq!(results.last(), Some(&ProbeResult::Pauses(pausing.key)));
+    outages.begin_silence(&silent, at(500));
+    assert_eq!(outages.silence_began(), Some(at(500)));
+    outages.forget_flows();
+    assert_eq!(
+        (outages.silence_began(), outages.poll_timeout()),
+        (None, None)
+    );
+    assert!(outages.notified.is_empty());
+    // The FH's pause is forgotten too.
+    outages.begin_silence(&pausing, at(600));
+    assert_eq!(outages.silence_began(), Some(at(600)));
 }

@@ -312,6 +312,22 @@ fn a_flow_that_delivered_since_the_others_fell_silent_waits_only_if_it_was_taken
 }
 
 #[test]
+fn a_pause_was_mistaken_if_it_began_in_the_silence_and_no_data_came_since() {
+    for (paused_ms, more_bytes, waits) in [(210, 0, true), (210, 1, false), (60, 0, false)] {
+        let mut silent_flows = SilentFlows::default();
+        assert!(silent_flows.begin(&flow(3), false, at(10)));
+        silent_flows.note_probed(&flow(3).key, at(20));
+        let paused = silent_flows.reply_of(&delivering(3, 50), at(paused_ms));
+        assert_eq!(paused, Some(ProbeReply::Pauses));
+        assert!(silent_flows.begin(&flow(1), false, at(200)));
+        let mut delivers = delivering(3, 2_000);
+        delivers.rcv_nxt += more_bytes;
+        let is_mistaken = silent_flows.may_wait(&delivers, Duration::from_millis(500));
+        assert_eq!(is_mistaken, waits, "{paused_ms} {more_bytes}");
+    }
+}
+
+#[test]
 fn a_round_trip_passes_before_a_flow_is_woken_again() {
     let far = HostFlow {
         srtt: Some(Duration::from_millis(600)),
