@@ -288,11 +288,16 @@ impl<P: Payload> Gateway<P> {
         if !flow.retransmits_itself() || self.mobiles.at(mobile).is_none_or(Mobile::is_away) {
             return;
         }
+        // The flow itself counts, too.
+        let has_others = self
+            .mobiles
+            .at(mobile)
+            .is_some_and(|mobile| mobile.in_flight.flows > 1);
         flow.vain_retransmissions = flow.vain_retransmissions.saturating_add(1);
         if flow.mute == Mute::Probed {
             flow.mute = Mute::ToProbe;
-        } else if flow.vain_retransmissions > 1 {
-            // The MH answers others, or it would be silent.
+        } else if flow.vain_retransmissions > 1 && has_others {
+            // The MH answers them, or it would be silent.
             flow.wait_for_answer();
         }
         // RFC 2018, 8: what was reported may have been dropped since.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! After an outage the FH's window is larger than recovery's: the gateway's cache must not become a queue that
-//! lasts.
+//! The path becomes longer in an outage: recovery fills it, and ends. The FH's window stays the same.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -104,7 +103,7 @@ fn after_an_outage(round_trip_ms: u64) -> (u32, u64) {
 }
 
 #[test]
-fn a_longer_path_is_filled_and_the_backlog_goes_to_the_link() {
+fn a_longer_path_is_filled_and_the_backlog_of_a_constant_window_goes_to_the_link() {
     // Of 1000 segments a second; a round trip above 120 ms allows 120 in that time.
     for (round_trip_ms, least) in [(10, 990), (50, 990), (80, 950), (200, 570)] {
         let (arrived, waiting) = after_an_outage(round_trip_ms);

@@ -381,8 +381,7 @@ fn take_data<P: Payload>(
     let entries_max = cx.settings.flow_cache_entries_max;
     let entries_max = entries_max.saturating_sub(flow.cache.entries());
     let sack = flow.fh.sack;
-    // Nothing else is ever read from this cache than what a report names.
-    let names = sack && settings.set == SnoopSet::Paper1995;
+    let keeps = sack && Flow::may_cache(segment, payload);
     let uplink = &mut snoop.uplink;
     let una = uplink.una.unwrap_or(seq);
     let highest = uplink.passed.highest().unwrap_or(una).max(una);
@@ -407,12 +406,13 @@ fn take_data<P: Payload>(
     if uplink.cache.contradicts(segment, payload) {
         cx.counters.implausible += 1;
     }
-    if is_new && names && Flow::may_cache(segment, payload) {
+    if is_new && keeps {
         let cache = &mut uplink.cache;
         // At a limit it is not kept, and so not named.
         let _: Insertion = cache.insert(segment, payload, una, bytes_free, entries_max);
     }
-    if !names || uplink.cache.holds(seq) {
+    // Of what is not kept nothing is named; without SACK nothing is at all.
+    if !sack || uplink.cache.holds(seq) {
         uplink.wired.note_sent(seq.min(highest), seq, end, cx.now);
     }
 }
