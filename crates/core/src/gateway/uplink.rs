@@ -141,7 +141,9 @@ impl<P: Payload> Turn<'_, P> {
         }
         if mobile.link == Link::Recovering {
             // What was sent before too may answer that (Karn).
-            if let (Some((sent, _)), None) = (outcome.arrivals.ordinary, self.flow.recover) {
+            if let (Some((sent, _)), None) = (outcome.arrivals.ordinary, self.flow.recover)
+                && sent >= mobile.since
+            {
                 mobile.note_recovery_round_trip(sent, self.now);
             }
             mobile.grow_window(outcome.delivered, outcome.arrived_since_up, self.now);
