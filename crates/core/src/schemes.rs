@@ -7,9 +7,6 @@
 //!
 //! Each module documents its scheme. `hold` has none: all hooks are the defaults.
 
-use core::cell::Cell;
-use core::time::Duration;
-
 use holdfast_wire::{Instant, Segment, SeqNum};
 
 use crate::bandwidth::Share;
@@ -17,14 +14,12 @@ use crate::cache::{Insertion, SegmentCache};
 use crate::counters::Counters;
 use crate::flow::{AckOutcome, Flow};
 use crate::key::FlowKey;
-use crate::mobile::{InFlight, Mobile};
-use crate::recently_missing::RecentlyMissing;
 use crate::renumber::Renumber;
-use crate::rtt::RttEstimator;
 use crate::settings::{Scheme, Settings};
 use crate::split_state::SplitState;
 use crate::{Actions, Direction, Payload, Verdict};
 
+mod context;
 mod idle;
 pub(crate) mod mtcp;
 pub(crate) mod mtcp_2007;
@@ -33,6 +28,7 @@ mod observe;
 mod policy;
 pub(crate) mod snoop;
 
+pub(crate) use context::Context;
 pub(crate) use idle::IdleScheme;
 pub(crate) use mtcp::compression::Offer;
 pub(crate) use policy::{
@@ -44,80 +40,7 @@ use mtcp::Mtcp;
 use mtcp::compression::Compression;
 use mtcp_2007::Mtcp2007;
 use mtcp_plus::MtcpPlus;
-use snoop::{Snoop, radio};
-
-/// What a hook may look at, and where it puts what it wants done.
-pub(crate) struct Context<'a, P: Payload> {
-    pub settings: &'a Settings,
-    /// Of the MH a scheme sees what the methods return.
-    mobile: &'a Mobile,
-    /// The gateway is about to leave: nothing further may be acknowledged ahead of the MH.
-    pub draining: bool,
-    pub now: Instant,
-    pub counters: &'a mut Counters,
-    pub actions: &'a mut Actions<P>,
-}
-
-impl<'a, P: Payload> Context<'a, P> {
-    #[inline]
-    pub(crate) fn new(
-        settings: &'a Settings,
-        mobile: &'a Mobile,
-        draining: bool,
-        now: Instant,
-        counters: &'a mut Counters,
-        actions: &'a mut Actions<P>,
-    ) -> Self {
-        Self {
-            settings,
-            mobile,
-            draining,
-            now,
-            counters,
-            actions,
-        }
-    }
-
-    /// The wireless half's round trip, all flows of the MH together.
-    pub(crate) fn rtt(&self) -> &'a RttEstimator {
-        &self.mobile.rtt
-    }
-
-    /// The same, of the MH's handshakes: the shortest of late.
-    pub(crate) fn handshake_rtt(&self) -> Option<Duration> {
-        self.mobile.handshake_rtt()
-    }
-
-    /// What is in flight to the MH, all flows together.
-    pub(crate) fn in_flight(&self) -> InFlight {
-        self.mobile.in_flight
-    }
-
-    /// What the MH lacks of that, as reports have shown of late.
-    pub(crate) fn missing(&self) -> &'a Cell<RecentlyMissing> {
-        &self.mobile.missing
-    }
-
-    /// When the newest packet was sent that the MH has reported, and when it did last, all flows together.
-    pub(crate) fn newest_arrival(&self) -> &'a Cell<Option<(Instant, Instant)>> {
-        &self.mobile.newest_arrival
-    }
-
-    /// Open flows of the MH.
-    pub(crate) fn open_flows(&self) -> usize {
-        self.mobile.open_flows().len()
-    }
-
-    /// The MH is taken for unreachable.
-    pub(crate) fn is_away(&self) -> bool {
-        self.mobile.is_away()
-    }
-
-    /// A flow of the MH has found of late that the radio loses packets.
-    pub(crate) fn radio_loses(&self) -> bool {
-        radio::is_known(self.mobile.radio_lost_at, self.now)
-    }
-}
+use snoop::Snoop;
 
 /// What a scheme knows of one flow, and what it does at the points where schemes differ. The
 /// defaults are those of `hold`.

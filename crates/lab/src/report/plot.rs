@@ -435,6 +435,7 @@ fn steps(sorted: &[f64]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Latency;
 
     fn line(scheme: &str, delay_ms: u64, seed: u64, goodput_mbps: f64) -> ResultLine {
         let parameters = [
@@ -532,7 +533,7 @@ mod tests {
     #[test]
     fn a_known_measure_that_a_run_lacks_never_came() {
         let mut two = [1, 2].map(|delay_ms| line("none", delay_ms, 1, 1.0));
-        two[0].latency = crate::results::Latency::of(vec![1_000_000, 2_000_000]);
+        two[0].latency = Latency::of(vec![1_000_000, 2_000_000]);
         assert!(two[0].latency.is_some());
         let svg = sweep(&two, "latency.p50_ms", "delay_ms").unwrap();
         assert!(svg.contains("a cross at the top"), "{svg}");

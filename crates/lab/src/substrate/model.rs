@@ -399,6 +399,7 @@ fn series(conditions: &Conditions, sent: &TransferOutcome) -> Series {
 mod tests {
     use super::*;
     use crate::scenario::Scenario;
+    use crate::substrate::SubstrateKind;
 
     #[test]
     fn compression_leaves_a_share_of_what_it_made_smaller() {
@@ -569,7 +570,7 @@ mod tests {
             );
             let file = folder.path().join("s.toml");
             let run = Scenario::parse(&file, &text).unwrap().runs(None).unwrap();
-            let conditions = crate::substrate::SubstrateKind::Model.conditions(&run[0]);
+            let conditions = SubstrateKind::Model.conditions(&run[0]);
             let run = run[0].drawn().unwrap();
             let experiment = experiment(&run).unwrap();
             (

@@ -178,12 +178,6 @@ impl<P: Payload> Uplink<P> {
         if self.rest.is_some() {
             return None;
         }
-        self.deadline_of_data()
-    }
-
-    /// Apart from the packet path of downloads.
-    #[inline(never)]
-    fn deadline_of_data(&self) -> Option<Instant> {
         earliest([
             self.quiet_at,
             self.report_at,

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a scheme sees beside the flow.
+
+use core::cell::Cell;
+use core::time::Duration;
+
+use holdfast_wire::Instant;
+
+use super::snoop::radio;
+use crate::counters::Counters;
+use crate::mobile::{InFlight, Mobile};
+use crate::recently_missing::RecentlyMissing;
+use crate::rtt::RttEstimator;
+use crate::settings::Settings;
+use crate::{Actions, Payload};
+
+/// What a hook may look at, and where it puts what it wants done.
+pub(crate) struct Context<'a, P: Payload> {
+    pub settings: &'a Settings,
+    /// Of the MH a scheme sees what the methods return.
+    mobile: &'a Mobile,
+    /// The gateway is about to leave: nothing further may be acknowledged ahead of the MH.
+    pub draining: bool,
+    pub now: Instant,
+    pub counters: &'a mut Counters,
+    pub actions: &'a mut Actions<P>,
+}
+
+impl<'a, P: Payload> Context<'a, P> {
+    #[inline]
+    pub(crate) fn new(
+        settings: &'a Settings,
+        mobile: &'a Mobile,
+        draining: bool,
+        now: Instant,
+        counters: &'a mut Counters,
+        actions: &'a mut Actions<P>,
+    ) -> Self {
+        Self {
+            settings,
+            mobile,
+            draining,
+            now,
+            counters,
+            actions,
+        }
+    }
+
+    /// The wireless half's round trip, all flows of the MH together.
+    pub(crate) fn rtt(&self) -> &'a RttEstimator {
+        &self.mobile.rtt
+    }
+
+    /// The same, of the MH's handshakes: the shortest of late.
+    pub(crate) fn handshake_rtt(&self) -> Option<Duration> {
+        self.mobile.handshake_rtt()
+    }
+
+    /// What is in flight to the MH, all flows together.
+    pub(crate) fn in_flight(&self) -> InFlight {
+        self.mobile.in_flight
+    }
+
+    /// What the MH lacks of that, as reports have shown of late.
+    pub(crate) fn missing(&self) -> &'a Cell<RecentlyMissing> {
+        &self.mobile.missing
+    }
+
+    /// When the newest packet was sent that the MH has reported, and when it did last, all flows together.
+    pub(crate) fn newest_arrival(&self) -> &'a Cell<Option<(Instant, Instant)>> {
+        &self.mobile.newest_arrival
+    }
+
+    /// Open flows of the MH.
+    pub(crate) fn open_flows(&self) -> usize {
+        self.mobile.open_flows().len()
+    }
+
+    /// The MH is taken for unreachable.
+    pub(crate) fn is_away(&self) -> bool {
+        self.mobile.is_away()
+    }
+
+    /// A flow of the MH has found of late that the radio loses packets.
+    pub(crate) fn radio_loses(&self) -> bool {
+        radio::is_known(self.mobile.radio_lost_at, self.now)
+    }
+}
