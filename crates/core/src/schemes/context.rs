@@ -6,7 +6,6 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use super::snoop::radio;
 use crate::counters::Counters;
 use crate::mobile::{InFlight, Mobile};
 use crate::recently_missing::RecentlyMissing;
@@ -81,8 +80,8 @@ impl<'a, P: Payload> Context<'a, P> {
         self.mobile.is_away()
     }
 
-    /// A flow of the MH has found of late that the radio loses packets.
-    pub(crate) fn radio_loses(&self) -> bool {
-        radio::is_known(self.mobile.radio_lost_at, self.now)
+    /// When the radio has lost something of the MH's last, as its flows have found.
+    pub(crate) fn radio_lost_at(&self) -> Option<Instant> {
+        self.mobile.radio_lost_at
     }
 }

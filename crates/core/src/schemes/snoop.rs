@@ -37,7 +37,7 @@ mod dup_acks;
 mod echo;
 mod fh_report;
 mod fixed_half;
-pub(crate) mod radio;
+mod radio;
 mod reports;
 pub(super) mod uplink;
 

@@ -16,7 +16,7 @@ const SPAN: Duration = Duration::from_secs(5);
 const KNOWN: Duration = Duration::from_secs(60);
 
 /// True if a loss of the radio's at that time still counts.
-pub(crate) fn is_known(lost_at: Option<Instant>, now: Instant) -> bool {
+pub(super) fn is_known(lost_at: Option<Instant>, now: Instant) -> bool {
     lost_at.is_some_and(|at| now.saturating_since(at) < KNOWN)
 }
 

@@ -135,7 +135,7 @@ fn knows_radio<P: Payload>(
     if flow.retransmits_itself() {
         return true;
     }
-    let is_known = cx.radio_loses() || radio::is_known(snoop.radio.lost_at(), cx.now);
+    let is_known = radio::is_known(snoop.radio.lost_at().max(cx.radio_lost_at()), cx.now);
     let (Some(noted), Some(rtt), Some(least)) =
         (flow.sacked.highest(), snoop.rtt(), cx.rtt().least())
     else {

@@ -286,21 +286,6 @@ impl<P: Payload> Uplink<P> {
         }
     }
 
-    /// The MH's queue takes longer than the wireless half's shortest round trip. More may be lost in it
-    /// until the MH can have seen a loss.
-    fn note_congestion(&mut self, cx: &Context<'_, P>) {
-        let (Some(newest), Some(least)) = (self.newest_rtt, self.rtt.least()) else {
-            return;
-        };
-        // A flow that began behind a queue has measured no round trip without it.
-        let least = least.min(cx.handshake_rtt().unwrap_or(least));
-        let is_long = newest.saturating_sub(least) > least.max(QUEUE_MIN);
-        if is_long && cx.settings.snoop.set == SnoopSet::Today {
-            let wired = self.wired.rtt.srtt().unwrap_or_default();
-            self.congested_until = Some(cx.now + newest + wired);
-        }
-    }
-
     /// The longest silence of an MH that has something to send.
     fn silence_max(&self) -> Duration {
         let least = self.rtt.least();
@@ -380,7 +365,7 @@ fn take_data<P: Payload>(
     let una = uplink.una.unwrap_or(seq);
     let highest = uplink.passed.highest().unwrap_or(una).max(una);
     let packets = segment.payload_len.div_ceil(payload.segment_len().max(1));
-    uplink.note_congestion(cx);
+    uplink.note_own_overload(cx);
     let tsval = segment.options.timestamps.map(|mh| mh.tsval);
     let is_new = uplink.note_passed(seq, end, packets.max(1), tsval);
     uplink.repeats = 0;

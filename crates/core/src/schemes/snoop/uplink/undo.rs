@@ -12,7 +12,7 @@
 
 use holdfast_wire::{Segment, SeqNum};
 
-use super::{Context, Flow, GAPS_MAX, Gap, Payload, Snoop, is_bare};
+use super::{Context, Flow, GAPS_MAX, Gap, Payload, QUEUE_MIN, Snoop, SnoopSet, Uplink, is_bare};
 
 /// Holes of the wireless half that were filled and that the FH has not acknowledged.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +57,23 @@ impl Undo {
             !acknowledged
         });
         earliest
+    }
+}
+
+impl<P: Payload> Uplink<P> {
+    /// The MH's queue takes longer than the wireless half's shortest round trip. More may be lost in it
+    /// until the MH can have seen a loss.
+    pub(super) fn note_own_overload(&mut self, cx: &Context<'_, P>) {
+        let (Some(newest), Some(least)) = (self.newest_rtt, self.rtt.least()) else {
+            return;
+        };
+        // A flow that began behind a queue has measured no round trip without it.
+        let least = least.min(cx.handshake_rtt().unwrap_or(least));
+        let is_long = newest.saturating_sub(least) > least.max(QUEUE_MIN);
+        if is_long && cx.settings.snoop.set == SnoopSet::Today {
+            let wired = self.wired.rtt.srtt().unwrap_or_default();
+            self.congested_until = Some(cx.now + newest + wired);
+        }
     }
 }
 
