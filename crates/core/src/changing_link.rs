@@ -168,13 +168,22 @@ impl ChangingLink {
         self.on_gap(silence.min(gap_max), now);
     }
 
-    /// Link up: the rate is unknown.
-    pub(crate) fn begin_recovery(&mut self) {
+    /// The link was down. It has lost what it had, and is idle.
+    pub(crate) fn on_link_up(&mut self) {
         self.has_kept = false;
+        self.become_idle();
+    }
+
+    /// Nothing is in flight any more, without an answer.
+    pub(crate) fn become_idle(&mut self) {
+        self.is_busy = false;
+    }
+
+    /// From now on the rate of a recovery is measured.
+    pub(crate) fn begin_recovery(&mut self) {
         self.found = DeliveryRate::default();
         self.round_trip = None;
         self.overflow = None;
-        self.is_busy = false;
     }
 
     /// The link's queue has overflowed with these bytes in flight. From now on a part of it stays free, as
@@ -200,7 +209,7 @@ impl ChangingLink {
     }
 
     /// The round trip without a queue: the shortest ever, or since the outage if the path has become longer.
-    pub(crate) fn path(&self, least: Duration) -> Duration {
+    fn path(&self, least: Duration) -> Duration {
         self.round_trip
             .map_or(least, |shortest| shortest.max(least))
     }
@@ -209,7 +218,7 @@ impl ChangingLink {
     /// [`Self::window_max`].
     pub(crate) fn window_after_overflow(&self, least: Duration) -> Option<u64> {
         let (overflow, rate) = (self.overflow?, self.found.bytes_per_s()?);
-        let path = bytes_in(rate, least * 5 / 4 + self.segment_time());
+        let path = bytes_in(rate, self.path(least) * 5 / 4 + self.segment_time());
         let most = self.window_max(least)?.max(path);
         Some(overflow.window.clamp(path, most).max(WINDOW_INITIAL_MIN))
     }
@@ -223,10 +232,11 @@ impl ChangingLink {
         }
     }
 
-    /// The window that fits the rate found since the outage, if there is one.
+    /// The window that fits the rate found since the outage, if there is one: the path, and a queue. The queue
+    /// does not grow with the path, because a longer round trip may be one.
     pub(crate) fn window_max(&self, least: Duration) -> Option<u64> {
         let rate = self.found.bytes_per_s()?;
-        Some(bytes_in(rate, least * 2 + QUEUE_TARGET))
+        Some(bytes_in(rate, self.path(least) + least + QUEUE_TARGET))
     }
 }
 
@@ -286,6 +296,9 @@ mod tests {
         let fits: Vec<u64> = fits.flatten().collect();
         let last = *fits.last().expect("a rate was found");
         assert!((145_000..=155_000).contains(&last), "{fits:?}");
+        // The path has become longer by 40 ms, or these are a queue.
+        link.on_round_trip(Duration::from_millis(90));
+        assert_eq!(link.window_max(least), Some(last + last * 40 / 150));
     }
 
     /// A probe of 60 bytes takes 300 ms.
@@ -344,7 +357,7 @@ mod tests {
             // Its queue probes by itself, until the next recovery.
             let interval = |link: &ChangingLink| link.probe_interval(None, ms(0), true);
             assert_eq!(interval(&link), ms(1_000));
-            link.begin_recovery();
+            link.on_link_up();
             assert_eq!(interval(&link), ms(100));
         }
     }

@@ -14,6 +14,7 @@ use crate::timers::Scheduled;
 use crate::{FlowKey, FlowRecord, Payload};
 
 mod adoption;
+mod arrivals;
 mod credible;
 mod handoff;
 mod handshake;

@@ -48,27 +48,35 @@ pub struct Gateway<P: Payload> {
     settings: Settings,
     flows: Flows<P>,
     mobiles: Table<MobileId, Mobile>,
+    /// The records that a predecessor left, until their flows are adopted.
     predecessor: Table<Slot, FlowRecord>,
     /// When flows of the predecessor that were not adopted are taken for closed.
     predecessor_until: Option<Instant>,
     timers: Timers,
     counters: Counters,
     budget: CacheBudget,
+    /// The gateway's interface has no carrier: nothing shows link up but the carrier itself.
     carrier_down: bool,
     /// Peers whose segments are taken from now on (true), or no longer (false).
     peers_to_take: VecDeque<(IpAddr, bool)>,
     ended_outages: EndedOutages<IpAddr>,
+    /// The gateway is about to leave: it acknowledges nothing more ahead of an MH.
     draining: bool,
     /// Some connections may have different numbers on each half, or be set up by the gateway.
     has_halves: bool,
+    /// The slot that the sweep looked at last.
     swept: u32,
     /// Where the search for a flow to evict continues.
     clock_hand: u32,
     /// The number of confirmed flows.
     confirmed: usize,
+    /// The newest flow: in a full table a candidate for eviction.
     newest: Option<FlowId>,
+    /// When the next step of the sweep is due. None: there is nothing to forget.
     sweep_at: Option<Instant>,
+    /// The cells whose capacity is divided among their mobiles.
     cells: Cells,
+    /// What schemes hold for all flows together.
     shared: Shared,
 }
 

@@ -20,7 +20,11 @@
 //! ```
 //!
 //! SILENT is a guess: a packet still goes out as it comes, and only its copy is kept. A wrong guess
-//! loses nothing and changes no order. DOWN is knowledge: packets wait. In the end a peer is given up.
+//! loses nothing and changes no order. DOWN is knowledge: packets wait.
+//!
+//! Not drawn: a report of link down leads from RELEASING to DOWN, too. A peer that is SILENT or DOWN for
+//! `age_max` is given up as soon as nothing is queued for it: it is PASSING again. A peer without a carrier
+//! is never given up.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,7 +48,7 @@ pub use holdfast_settings::keep::KeepSettings;
 use peer::{Began, Peer, Phase};
 use shelf::Kept;
 
-/// The time in which packets that were on their way when a link went down still arrive.
+/// Packets that were in flight at link down arrive within this time.
 const LATE_MAX: Duration = Duration::from_millis(100);
 
 /// A peer has room for so much, however much others have.
@@ -294,13 +298,18 @@ impl<F> Keeper<F> {
                     .peers
                     .entry(id)
                     .or_insert_with(|| Peer::new(Phase::Down, source, now));
-                // Nothing but the carrier itself ends the time without one.
                 if let Some(began) = self.given_up.remove(&id) {
                     peer.began = began;
                 }
+                // Only the carrier itself ends an outage without a carrier.
                 let stays = peer.phase == Phase::Down && peer.source == LinkSource::Carrier;
                 let source = if stays { LinkSource::Carrier } else { source };
-                peer.enter(Phase::Down, source, now);
+                // Further reports put off no probe.
+                if peer.phase == Phase::Down {
+                    peer.source = source;
+                } else {
+                    peer.enter(Phase::Down, source, now);
+                }
                 self.counters.downs += 1;
                 edge.set_mode(id, Mode::Take);
                 self.schedule(id, now);

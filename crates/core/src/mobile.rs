@@ -12,6 +12,9 @@
 //!                                       up, or a segment of the MH
 //! ```
 //!
+//! Not drawn: a report of link down leads from SILENT and RECOVERING to DOWN, too. RECOVERING becomes
+//! SILENT as UP does.
+//!
 //! While RECOVERING, cached segments go out at the link's pace: no faster than the link
 //! delivered before the outage, and no more in flight than it took then.
 //!
@@ -65,10 +68,10 @@ const SRTT_INITIAL: Duration = Duration::from_millis(100);
 const WARNING_MAX: Duration = Duration::from_secs(1);
 /// Probes without an answer before silence counts as a disconnection.
 const PROBES_UNTIL_DISCONNECTED: u32 = 2;
-/// This many probes go out at the first interval; then it grows.
+/// After this number of probes the interval grows, by one `srtt` for each 16 probes.
 const PROBES_AT_FIRST_INTERVAL: u32 = 256;
 
-/// What is on its way to an MH.
+/// What is in flight to an MH.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct InFlight {
     pub bytes: u64,
@@ -96,9 +99,10 @@ pub(crate) struct Mobile {
     /// Its flows; first the `open` ones.
     pub flows: Vec<FlowId>,
     pub open: usize,
-    /// Whose turn it is to be probed.
+    /// Index of the open flow that was looked at last, for a probe or for copies to suppress.
     pub cursor: usize,
-    /// Flows with something to be sent from the cache, in turn; each once. Some of them may have nothing any more, or be forgotten.
+    /// Flows with something to send from the cache, in turn; each once. Some may have nothing any more,
+    /// or be forgotten.
     pub waiting: VecDeque<FlowId>,
     pub link: Link,
     /// What reported the state.
@@ -194,7 +198,7 @@ impl Mobile {
         &self.flows[..self.open.min(self.flows.len())]
     }
 
-    /// What was kept is being sent on.
+    /// Cached segments are being sent.
     pub(crate) fn is_recovering(&self) -> bool {
         self.link == Link::Recovering
     }
@@ -248,12 +252,27 @@ impl Mobile {
         let over = self.warned_until.is_some_and(|until| until <= now);
         if over {
             self.warned_until = None;
+            self.going_down_soon = false;
         }
         over && !self.disconnected
     }
 
+    /// Whether schemes have been notified of an outage. It is over, and so is its warning.
+    pub(crate) fn take_disconnected(&mut self) -> bool {
+        let was_disconnected = core::mem::take(&mut self.disconnected);
+        if was_disconnected {
+            self.warned_until = None;
+        }
+        was_disconnected
+    }
+
     /// A report: the link is down.
     pub(crate) fn go_down(&mut self, source: LinkSource, settings: &Settings, now: Instant) {
+        // Further reports put off no probe. Without a carrier there are none.
+        let has_no_carrier = [source, self.source].map(|source| source == LinkSource::Carrier);
+        if self.link == Link::Down && has_no_carrier != [true, false] {
+            return;
+        }
         if !self.is_away() {
             self.begin_outage(now, source);
         }
@@ -289,7 +308,8 @@ impl Mobile {
         true
     }
 
-    /// Only what an MH can still answer is in flight: a connection that was reset has nothing.
+    /// When the MH counts as silent, if it does not answer before. None: nothing waits for an answer.
+    /// A connection that was reset has nothing in flight.
     fn silent_at(&self, settings: &Settings) -> Option<Instant> {
         if !self.detects_outages {
             return None;
@@ -378,7 +398,7 @@ impl Mobile {
         }
         match self.link {
             Link::Silent => true,
-            // What was on its way when the link went may still come.
+            // What was in flight at link down may still arrive.
             Link::Down => now.saturating_since(self.since) > self.srtt().max(SRTT_INITIAL),
             Link::Up | Link::Recovering => false,
         }
@@ -436,9 +456,10 @@ impl Mobile {
 
     /// The MH answers what was sent before it became silent: the link has lost nothing.
     pub(crate) fn end_silence(&mut self, now: Instant) {
-        if let (Some(link), Some(outage)) = (&mut self.changing, self.outage.take()) {
+        let begin = self.take_back_outage();
+        if let (Some(link), Some(begin)) = (&mut self.changing, begin) {
             let measured = self.rtt.least().is_some();
-            link.on_kept(now.saturating_since(outage.begin), measured, now);
+            link.on_kept(now.saturating_since(begin), measured, now);
         }
         self.enter(Link::Up, LinkSource::Silence, now);
         self.probe_at = None;
@@ -454,17 +475,43 @@ impl Mobile {
         if let Some(watch) = &mut self.upload {
             watch.pause(now);
         }
+        if let Some(link) = &mut self.changing {
+            link.on_link_up();
+            self.rtt.forget_queue();
+        }
         self.begin_pace(now);
     }
 
-    /// Everything kept has been sent.
+    /// What is in flight was lost, and only FHs can retransmit it. Until one does, nothing waits for an answer.
+    pub(crate) fn expect_no_answer(&mut self) {
+        self.unanswered_since = None;
+    }
+
+    /// The link was up all the time: something cached is to be sent. The wait for an answer goes on if
+    /// something is in flight.
+    pub(crate) fn resume_recovery(&mut self, now: Instant) {
+        let source = match self.source {
+            LinkSource::None => LinkSource::Silence,
+            source => source,
+        };
+        self.enter(Link::Recovering, source, now);
+        if self.unanswered_since.is_none()
+            && let Some(link) = &mut self.changing
+        {
+            link.become_idle();
+        }
+        self.begin_pace(now);
+        self.widen_window_beyond_flight();
+    }
+
+    /// Everything cached has been sent.
     pub(crate) fn end_recovery(&mut self, now: Instant) {
         let source = self.source;
         self.enter(Link::Up, source, now);
     }
 
     /// When something is due.
-    pub(crate) fn deadline(&self, settings: &Settings, backlog_waits: bool) -> Option<Instant> {
+    pub(crate) fn deadline(&self, settings: &Settings) -> Option<Instant> {
         let probe = if self.is_away() { self.probe_at } else { None };
         let silent = if self.is_away() {
             None
@@ -472,8 +519,7 @@ impl Mobile {
             self.silent_at(settings)
         };
         let window_open = self.window > self.in_flight.bytes;
-        let pace =
-            (backlog_waits && self.link == Link::Recovering && window_open).then_some(self.pace_at);
+        let pace = (self.link == Link::Recovering && window_open).then_some(self.pace_at);
         earliest([
             probe,
             silent,
@@ -527,7 +573,7 @@ mod tests {
             let mut mobile = mobile();
             mobile.go_down(source, &settings, at(0));
             assert_eq!(mobile.takes_probe(&settings, at(60_000)), probes);
-            assert_eq!(mobile.deadline(&settings, true).is_some(), probes);
+            assert_eq!(mobile.deadline(&settings).is_some(), probes);
         }
     }
 
@@ -540,7 +586,7 @@ mod tests {
         let mut now = at(0);
         let mut intervals = Vec::new();
         for _ in 0..310 {
-            let due = mobile.deadline(&settings, true).expect("it probes");
+            let due = mobile.deadline(&settings).expect("it probes");
             intervals.push(due.saturating_since(now));
             assert!(!mobile.takes_probe(&settings, due - Duration::from_nanos(1)));
             assert!(mobile.takes_probe(&settings, due));
@@ -565,7 +611,7 @@ mod tests {
         assert!(!mobile.falls_silent(&settings, at(2_000)), "it is silent");
         for probe in 0..3 {
             assert!(!mobile.passes_for_disconnected(), "{probe}");
-            let due = mobile.deadline(&settings, true).expect("it probes");
+            let due = mobile.deadline(&settings).expect("it probes");
             assert!(mobile.takes_probe(&settings, due));
         }
         assert!(mobile.passes_for_disconnected());
@@ -635,9 +681,21 @@ mod tests {
             }
             mobile.in_flight.count(0, in_flight);
             mobile.go_down(LinkSource::Signal, &settings, at(0));
-            let due = mobile.deadline(&settings, true);
+            let due = mobile.deadline(&settings);
             assert_eq!(due, Some(at(interval_ms)), "{measured} {in_flight}");
         }
+    }
+
+    #[test]
+    fn a_recovery_without_an_outage_does_not_put_off_silence() {
+        let settings = Settings::default();
+        let mut mobile = mobile();
+        mobile.in_flight.count(0, 1000);
+        mobile.on_sent(at(0));
+        mobile.resume_recovery(at(900));
+        assert!(mobile.is_recovering());
+        assert!(!mobile.falls_silent(&settings, at(999)));
+        assert!(mobile.falls_silent(&settings, at(1_000)));
     }
 
     #[test]

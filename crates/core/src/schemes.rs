@@ -114,8 +114,9 @@ pub(crate) trait FlowScheme<P: Payload> {
     /// A segment of the FH was cached and not forwarded.
     fn on_queued(&mut self, flow: &mut Flow<P>, segment: &Segment, cx: &mut Context<'_, P>) {}
 
-    /// A segment of the FH that brings nothing new: a probe, or a retransmission of what it has
-    /// an ACK for.
+    /// A segment of the FH that brings nothing new: an ACK, a probe, or data that the MH has
+    /// acknowledged. In an outage or a recovery it may also be a copy of cached bytes. Then the
+    /// verdict is ignored.
     fn on_nothing_new(
         &mut self,
         flow: &mut Flow<P>,

@@ -68,13 +68,13 @@ pub struct SnoopSettings {
     #[serde(with = "As::<Bytes<1_024, 1_073_741_824>>")]
     pub high_water_mark_bytes: usize,
     /// Uplink: the number of packets beyond a hole after which the gateway sends the MH a NACK for
-    /// it (section 3.2).
+    /// it (section 3.2). Of `1995` alone.
     ///
     /// Cost: Fewer: sooner, and the MH retransmits packets that were only reordered.
     #[serde(with = "As::<Count<1, 1000>>")]
     pub nack_threshold_packets: u32,
     /// Uplink: the longest delay before a NACK for a hole with fewer than
-    /// `nack_threshold_packets` packets beyond it (section 3.2). `1995`: 40.
+    /// `nack_threshold_packets` packets beyond it (section 3.2). `1995`: 40. Of `1995` alone.
     ///
     /// Cost: Shorter: as above.
     #[serde(rename = "nack_wait_ms", with = "As::<Millis<1, 10_000>>")]

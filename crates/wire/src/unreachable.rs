@@ -3,6 +3,9 @@
 //! sender in its back-off that receives it for its oldest segment undoes one doubling, and
 //! retransmits at once if it is then due (RFC 6069, TCP-LCD; Linux, and no other system that is
 //! known).
+//!
+//! On the gateway `hold` and `auto` send it to MHs that upload. On the mobile `wake` sends it to FHs, and
+//! so does `auto` without a gateway.
 
 use core::net::IpAddr;
 

@@ -51,8 +51,8 @@ pub(crate) struct AckOutcome {
     pub handshake_rtt: Option<Duration>,
     /// The third duplicate ACK in a row.
     pub loss: bool,
-    /// An ACK of SND.UNA without data, while something above it is not acknowledged.
-    pub is_duplicate: bool,
+    /// An ACK of SND.UNA without data that reports nothing new, while something above it is not acknowledged.
+    pub reports_nothing_new: bool,
     /// What newly arrived, by when it was sent, and bytes of it.
     pub arrivals: Arrivals,
     pub arrived_bytes: u32,
@@ -223,7 +223,7 @@ impl<P: Payload> Flow<P> {
                 outcome.arrived_since_up = self.arrived_since_up(segment);
             }
         }
-        self.note_sack(segment);
+        let reports_new = self.note_sack(segment);
         if segment.ack.after(self.fh.una) {
             self.advance(segment.ack, now, &mut outcome, on_acked);
         } else if segment.ack == self.fh.una && segment.is_empty() && self.fh.max.after(self.fh.una)
@@ -231,7 +231,7 @@ impl<P: Payload> Flow<P> {
             self.dup_acks = self.dup_acks.saturating_add(1);
             // With SACK, the ranges show more.
             let counts = segment.options.sack.is_empty();
-            outcome.is_duplicate = true;
+            outcome.reports_nothing_new = !reports_new;
             outcome.loss = counts && self.dup_acks == DUP_ACK_THRESHOLD;
         }
         self.note_refusal(segment);
@@ -348,64 +348,6 @@ impl<P: Payload> Flow<P> {
             self.uplink_header = Some(header);
         } else if self.uplink_header.is_none() {
             self.uplink_header = payload.header();
-        }
-    }
-
-    fn note_sack(&mut self, segment: &Segment) {
-        for (left, right) in self.reports_in(segment) {
-            if self.sacked.add(left, right) {
-                self.on_reported(right);
-            }
-        }
-    }
-
-    /// The blocks that report what lies beyond the ACK; one at or before it is a D-SACK
-    /// (RFC 2883).
-    fn reports_in(&self, segment: &Segment) -> impl Iterator<Item = (SeqNum, SeqNum)> + use<P> {
-        let una = self.fh.una.max(segment.ack);
-        segment.options.sack.within(una + 1, self.fh.max)
-    }
-
-    /// What the ACK and its SACK blocks newly show to have arrived, and bytes of it.
-    fn arrivals(&self, segment: &Segment, least_rtt: Duration, now: Instant) -> (Arrivals, u32) {
-        let (mut arrivals, mut bytes) = (Arrivals::default(), 0_u32);
-        self.for_each_arrived(segment, |from, to| {
-            self.transmissions
-                .arrived(from, to, least_rtt, now, &mut arrivals);
-            bytes = bytes.saturating_add(to.distance_from(from));
-        });
-        (arrivals, bytes)
-    }
-
-    /// Bytes that the segment newly shows to have arrived and that were sent since link up, when
-    /// `transmissions` was empty.
-    #[cold]
-    fn arrived_since_up(&self, segment: &Segment) -> u32 {
-        let mut bytes = 0_u32;
-        self.for_each_arrived(segment, |from, to| {
-            bytes = bytes.saturating_add(self.transmissions.bytes_within(from, to));
-        });
-        bytes
-    }
-
-    /// Calls `note` with each range that the ACK and its SACK blocks newly show to have arrived. The segment
-    /// is credible: with an ACK of other numbers this would not end.
-    #[inline]
-    fn for_each_arrived(&self, segment: &Segment, mut note: impl FnMut(SeqNum, SeqNum)) {
-        let mut note_missing = |left: SeqNum, right: SeqNum| {
-            let mut at = left;
-            while at.before(right) {
-                let (from, reported) = self.sacked.next_missing(at);
-                let to = reported.map_or(right, |reported| reported.min(right));
-                if from.before(to) {
-                    note(from, to);
-                }
-                at = to.max(from);
-            }
-        };
-        note_missing(self.fh.una, segment.ack);
-        for (left, right) in self.reports_in(segment) {
-            note_missing(left, right);
         }
     }
 

@@ -70,7 +70,7 @@ impl<P: Payload> Gateway<P> {
 
     fn least_worthy(&mut self, flows: usize) -> Option<FlowId> {
         let unconfirmed = self.flows.len().saturating_sub(self.confirmed);
-        let has_few = unconfirmed < self.settings.flows_max / UNCONFIRMED_PART;
+        let has_few_unconfirmed = unconfirmed < self.settings.flows_max / UNCONFIRMED_PART;
         let slots = self.flows.slots();
         let mut worthless = None;
         let mut largest: Option<(usize, FlowId)> = None;
@@ -82,8 +82,9 @@ impl<P: Payload> Gateway<P> {
             let Some(row) = self.flows.row(flow_id) else {
                 continue;
             };
+            let is_closed = row.stage() == Stage::Closed;
             match worth(row) {
-                Worth::Nothing if !has_few => return Some(flow_id),
+                Worth::Nothing if is_closed || !has_few_unconfirmed => return Some(flow_id),
                 Worth::Nothing => worthless = worthless.or(Some(flow_id)),
                 Worth::Little => {
                     let mobile = self.flows.mobile_of(flow_id, &self.mobiles);
@@ -103,7 +104,7 @@ impl<P: Payload> Gateway<P> {
         let unconfirmed = worthless.or(newest);
         // Beyond that part of the table a flood of newcomers must not evict a confirmed flow each.
         let largest = largest.filter(|(most, _)| *most > flows + 1);
-        let largest = largest.filter(|_| has_few || unconfirmed.is_none());
+        let largest = largest.filter(|_| has_few_unconfirmed || unconfirmed.is_none());
         largest.map(|(_, flow_id)| flow_id).or(unconfirmed)
     }
 }

@@ -183,6 +183,7 @@ impl Cell {
             .zip(&needs)
             .zip(shares.into_iter().zip(parts))
         {
+            // What seemed to be a queue was a longer path: the round trip without a queue is measured again.
             if let Some(mobile) = tables
                 .mobiles
                 .at_mut(*mobile_id)

@@ -32,10 +32,11 @@ const CLOSING_WAIT: Duration = Duration::from_secs(240);
 const RENUMBERED_CLOSED_WAIT: Duration = Duration::from_secs(240);
 /// A flow without a segment for this time is idle.
 pub(super) const IDLE_WAIT: Duration = Duration::from_secs(60);
-/// Forgotten flows among those that wait for their turn, at most this many beyond the flows
-/// themselves.
+/// Forgotten flows are removed from [`Mobile::waiting`] when it is longer than this and twice the
+/// number of flows.
 pub(super) const STALE_MAX: usize = 64;
-/// Probes of a mute flow at the longest interval; then the interval grows by itself.
+/// A mute flow is probed at `probe_interval_max` at the longest. This limit grows by as much after
+/// each of this number of probes.
 const MUTE_PROBES: u32 = 32;
 /// The wait of a flow that is due again at once.
 const UNSERVED_WAIT: Duration = Duration::from_millis(1);
@@ -251,7 +252,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// A flow that is not open is no longer one of its mobile's.
+    /// Removes a flow that is not open from the flows of its mobile.
     fn leave_mobile(&mut self, flow_id: FlowId) {
         let Some(index) = self.flows.index_at_mobile(flow_id) else {
             return;
@@ -292,7 +293,7 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         if let Some(mobile) = self.mobiles.at(flow.mobile) {
-            await_answer(flow, mobile, &self.settings, now);
+            start_retransmit_timer(flow, mobile, &self.settings, now);
         }
         let wake_up = flow
             .uploads
@@ -307,7 +308,7 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
-        let deadline = mobile.deadline(&self.settings, true);
+        let deadline = mobile.deadline(&self.settings);
         self.timers
             .schedule(Subject::Mobile(mobile_id), &mut mobile.scheduled, deadline);
         let (was_redirected, is_up) = (mobile.is_redirected, mobile.link == Link::Up);
@@ -342,7 +343,7 @@ impl<P: Payload> Gateway<P> {
 }
 
 /// What was sent from the cache waits for an answer from now on, if it does not yet.
-pub(super) fn await_answer<P: Payload>(
+pub(super) fn start_retransmit_timer<P: Payload>(
     flow: &mut Flow<P>,
     mobile: &Mobile,
     settings: &Settings,

@@ -16,7 +16,7 @@ use crate::{Actions, Payload, Verdict};
 enum Disposition {
     /// It goes to the MH as it came.
     Forward,
-    /// A copy of what is cached: the FH is answered, or not.
+    /// A copy of cached bytes. It is not forwarded.
     Duplicate,
     /// It waits in the cache.
     Queue,
@@ -67,7 +67,7 @@ impl<P: Payload> Turn<'_, P> {
         let is_away = self.mobile.is_away() || self.scheme.waits_for_mh();
         let is_withheld = self.hook(|scheme, flow, cx| scheme.on_fh_ack(flow, segment, cx));
         let bare = segment.is_empty() && segment.seq == self.flow.fh.max && payload.is_cacheable();
-        // Where the MH is shown another ACK, the newest goes on as it came.
+        // At link up this ACK is sent unchanged. So it is not stored while the MH is shown a lower one.
         if is_away && bare && self.flow.ack_for_mh(segment.ack) == segment.ack {
             self.flow.ack_in_outage = Some(payload.clone());
         }
@@ -114,6 +114,7 @@ impl<P: Payload> Turn<'_, P> {
         let Insertion::Cached { new_bytes } = insertion else {
             self.forward_uncached(segment, backlog);
             self.mobile.on_sent(self.now);
+            self.mobile.cell.forwarded_bytes += u64::from(segment.payload_len);
             return Verdict::Forward;
         };
         let is_copy = new_bytes == 0 && !segment.flags.has(Flags::FIN);
@@ -184,9 +185,9 @@ fn disposition<P: Payload>(
     let probes =
         mobile.link == Link::Silent && !flow.in_persist && !backlog && flow.in_flight() == 0;
     let is_ours = is_copy && flow.retransmits_alone();
-    // Queued only if it is certain to be sent from the cache.
     let is_open = mobile.receives_at_once() || probes;
     let has_turn = is_open && !backlog;
+    // A segment waits only if the gateway will send it from the cache.
     let waits = !has_turn && segment.end().after(flow.sent_nxt);
     // A mute flow sends no more than probes: after some of them the FH's own copies do better.
     let waits = waits && (flow.mute == Mute::No || !is_copy || is_ours);

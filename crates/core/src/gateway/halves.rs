@@ -46,7 +46,7 @@ impl<P: Payload> Gateway<P> {
                 None => {}
             }
         }
-        // Of one that is known to a predecessor, a SYN may be forged.
+        // A SYN for a flow that a predecessor knew may be forged: the connection may still be open.
         let is_new = flow_id.is_some() || self.predecessor.find(&key).is_none();
         let row = flow_id.and_then(|flow_id| self.unpack(flow_id));
         let is_new = is_new

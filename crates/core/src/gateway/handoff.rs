@@ -62,7 +62,6 @@ impl<P: Payload> Gateway<P> {
             return false;
         };
         let Connection { flow, scheme } = connection;
-        flow.renumber = None;
         if scheme.get_mut().forget_set_up(flow) {
             flow.stage = Stage::Adopting;
         }
@@ -72,7 +71,8 @@ impl<P: Payload> Gateway<P> {
         }
         let flow = &mut connection.flow;
         flow.uplink_header = flow.uplink_header.take().or(uplink);
-        flow.renumber = state.renumber;
+        // An open flow has numbers that fit.
+        flow.renumber = state.renumber.or(flow.renumber);
         self.has_halves |= state.renumber.is_some();
         let mobile_id = flow.mobile;
         if flow.mh.window_scale.is_some() {
@@ -101,8 +101,8 @@ impl<P: Payload> Gateway<P> {
         stage == Stage::Adopting
     }
 
-    /// What comes for these flows is kept until [`Self::go`], and then sent at the link's pace.
-    /// Nothing with a scheme that knows no outages, or that sends at its own pace anyway.
+    /// Queues what comes for these flows until [`Self::go`], and then sends it at the link's pace.
+    /// Has no effect with a scheme that knows no outages, or on a flow with its own sender.
     pub fn hold(&mut self, flows: &[FlowKey]) {
         if !schemes::survives_outages(&self.settings) {
             return;
@@ -116,7 +116,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// What was kept of these flows goes on; their MH is here.
+    /// Sends what was queued for these flows: their MH is here.
     pub fn go(&mut self, flows: &[FlowKey], now: Instant, actions: &mut Actions<P>) {
         for key in flows {
             let Some(flow_id) = self.flows.find(key) else {
@@ -140,6 +140,7 @@ impl<P: Payload> Gateway<P> {
             self.count_in_flight(flow_id);
             if is_silent {
                 self.begin_recovery(mobile_id, LinkSource::Command, None, now, actions);
+                self.schedule_mobile(mobile_id);
             } else if was_held {
                 self.resume_recovery(mobile_id, now, actions);
             }
@@ -147,8 +148,8 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// Forgets all flows of these addresses: another station has the mobile. What was kept
-    /// for it goes to `pieces`; nothing more is sent. Flows with bytes that are owed stay.
+    /// Forgets all flows of these addresses: another station has the mobile. What was
+    /// cached for it goes to `pieces`; nothing more is sent. Flows with bytes that are owed stay.
     pub fn release(
         &mut self,
         addresses: &[IpAddr],
@@ -184,7 +185,8 @@ fn take_state<P: Payload>(connection: &mut Connection<P>, state: &FlowState, now
     let flow = &connection.flow;
     let stage = flow.stage;
     // It was adopted by numbers that do not go together.
-    let misread = stage == Stage::Open && state.renumber.is_some() && flow.renumber.is_none();
+    let misread =
+        stage == Stage::Open && state.renumber.is_some() && flow.renumber != state.renumber;
     if misread {
         connection.forget_cached();
     }

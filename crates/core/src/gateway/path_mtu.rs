@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What routers between gateway and MH report of the size of packets.
 
+use core::net::IpAddr;
+
 use holdfast_wire::{Instant, PacketTooBig};
 
 use super::Gateway;
 use crate::flow::Stage;
 use crate::{Actions, FlowKey, Payload};
 
-/// The smallest path MTU that is believed: Linux's default for the least of IPv4.
-const PATH_MTU_MIN: u32 = 552;
+/// The smallest path MTU that is believed: Linux's default for the least of IPv4, and the smallest that
+/// IPv6 allows (RFC 8201, 4).
+const fn path_mtu_min(address: IpAddr) -> u32 {
+    match address {
+        IpAddr::V4(_) => 552,
+        IpAddr::V6(_) => 1280,
+    }
+}
 
 impl<P: Payload> Gateway<P> {
     /// A router reports that a packet to an MH was too big. Believed if it is about
@@ -33,7 +41,7 @@ impl<P: Payload> Gateway<P> {
         };
         let flow = &mut connection.flow;
         let in_flight = flow.fh.una.at_or_before(too_big.seq) && too_big.seq.before(flow.sent_nxt);
-        if flow.stage != Stage::Open || !in_flight || too_big.mtu < PATH_MTU_MIN {
+        if flow.stage != Stage::Open || !in_flight || too_big.mtu < path_mtu_min(key.mh.address) {
             self.counters.implausible += 1;
             return;
         }
@@ -53,5 +61,16 @@ impl<P: Payload> Gateway<P> {
             self.count_in_flight(flow_id);
             self.resume_recovery(mobile, now, actions);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_size_of_packets_that_is_believed_is_of_the_address_family() {
+        assert_eq!(path_mtu_min([10, 2, 0, 2].into()), 552);
+        assert_eq!(path_mtu_min([0xfd00, 0, 0, 0, 0, 0, 0, 2].into()), 1280);
     }
 }

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant};
 
-use super::deadlines::await_answer;
+use super::deadlines::start_retransmit_timer;
 use super::{Connection, Flows, Gateway};
 use crate::flow::{Flow, LinkUp, Mute, Sender, Stage};
 use crate::link_state::LinkSource;
@@ -115,7 +115,14 @@ impl<P: Payload> Gateway<P> {
         }
         let answered = answered.map(|answered| answered.flow);
         mobile.enter_recovery(source, now);
-        let was_reported = core::mem::take(&mut mobile.disconnected);
+        let caches = |flow_id: &FlowId| {
+            let row = self.flows.at(*flow_id);
+            row.is_some_and(|row| row.scheme.get().caches())
+        };
+        if !mobile.open_flows().iter().any(caches) {
+            mobile.expect_no_answer();
+        }
+        let was_reported = mobile.take_disconnected();
         self.counters.recoveries += 1;
         let to_wake = mobile.open_flows().iter().filter(|flow_id| {
             let row = self.flows.at(**flow_id);
@@ -168,7 +175,7 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         mobile.end_silence(now);
-        let was_reported = core::mem::take(&mut mobile.disconnected);
+        let was_reported = mobile.take_disconnected();
         for flow_id in mobile.open_flows() {
             if let Some(Connection { flow, .. }) = self.flows.at_mut(*flow_id) {
                 // The FH's ACK has passed.
@@ -202,12 +209,7 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         if mobile.link == Link::Up {
-            let source = match mobile.source {
-                LinkSource::None => LinkSource::Silence,
-                source => source,
-            };
-            mobile.enter_recovery(source, now);
-            mobile.widen_window_beyond_flight();
+            mobile.resume_recovery(now);
         }
         if mobile.link == Link::Recovering {
             self.send_on(mobile_id, now, actions);
@@ -250,7 +252,7 @@ impl<P: Payload> Gateway<P> {
             mobile.count(flow, &mut self.budget);
             mobile.waiting.push_back(next);
             // It may be the turn of another flow, or of none.
-            await_answer(flow, mobile, &self.settings, now);
+            start_retransmit_timer(flow, mobile, &self.settings, now);
             let subject = Subject::Flow(next);
             self.timers
                 .schedule(subject, &mut flow.scheduled, flow.retransmit_at);
@@ -310,7 +312,7 @@ impl<P: Payload> Gateway<P> {
 }
 
 /// The outage of the mobile that ends now, if one does. `answered`: see [`Gateway::begin_recovery`].
-/// A stranger has no open flow, and an MH that paused lost nothing: there is no record of them.
+/// A mobile without an open flow, or one that paused without loss, leaves no record.
 fn ended_outage<P: Payload>(
     mobile: &mut Mobile,
     flows: &Flows<P>,
@@ -324,14 +326,17 @@ fn ended_outage<P: Payload>(
             .is_some_and(|row| row.flow.waits_for_ack()),
     };
     let waiting = mobile.open_flows().iter().filter(waits).count();
-    let was_reset = answered.is_some_and(|answered| answered.waited);
-    let is_pause = mobile.link == Link::Silent && waiting == 0 && !was_reset;
-    let is_recorded = !(mobile.open_flows().is_empty() || is_pause);
+    let answered_waited = answered.is_some_and(|answered| answered.waited);
+    let is_pause = mobile.link == Link::Silent && waiting == 0 && !answered_waited;
+    if is_pause {
+        mobile.take_back_outage();
+    }
     let answered = answered.and_then(|answered| flows.at(answered.flow));
     // What is not cached is not probed for: the FH's own retransmission was answered.
     let is_shown_late = answered.is_some_and(|row| !row.scheme.get().caches());
+    let has_flows = !mobile.open_flows().is_empty();
     let outage = mobile.end_outage(waiting as u32, is_shown_late, now);
-    outage.filter(|_| is_recorded)
+    outage.filter(|_| has_flows)
 }
 
 /// `allowance`, in whole segments of what the flow sends next; one at least.

@@ -29,6 +29,7 @@ impl<P: Payload> Gateway<P> {
         // What the MH sent before this segment may be lost unseen.
         let has_lost = segment.seq.after(turn.flow.fh.ack);
         let waited = !is_unknown && (has_lost || turn.flow.waits_for_ack());
+        let was_recovering = turn.flow.recover.is_some();
         let outcome = turn.follow_mh_segment(segment, payload);
         if !outcome.credible {
             turn.counters.implausible += u64::from(turn.flow.stage == Stage::Open);
@@ -47,7 +48,7 @@ impl<P: Payload> Gateway<P> {
             turn.flow.probed = None;
         }
         turn.follow_upload(flow_id, segment, payload);
-        let is_back = turn.learn_of_link(segment, &outcome);
+        let is_back = turn.learn_of_link(segment, &outcome, was_recovering);
         let verdict = turn.answer_mh_segment(segment, payload, &outcome);
         let verdict_on_return =
             turn.scheme
@@ -118,8 +119,14 @@ impl<P: Payload> Turn<'_, P> {
         was_silent && !is_upload && self.flow.answers_from_before_probe(segment, reports_new)
     }
 
-    /// What the segment shows of the link. True if it shows that the link is up again.
-    fn learn_of_link(&mut self, segment: &Segment, outcome: &AckOutcome) -> bool {
+    /// What the segment shows of the link. `was_recovering`: the flow, before this segment. True if it shows
+    /// that the link is up again.
+    fn learn_of_link(
+        &mut self,
+        segment: &Segment,
+        outcome: &AckOutcome,
+        was_recovering: bool,
+    ) -> bool {
         let mobile = &mut *self.mobile;
         mobile.received_bytes += u64::from(segment.payload_len);
         if let Some(rtt) = outcome.rtt.filter(|_| !mobile.is_away()) {
@@ -133,7 +140,7 @@ impl<P: Payload> Turn<'_, P> {
             mobile.delivered_bytes += u64::from(outcome.delivered);
             mobile.on_delivered(outcome.delivered, self.now);
             self.flow.retransmit_at = None;
-        } else if outcome.is_duplicate && outcome.arrived_bytes == 0 {
+        } else if outcome.reports_nothing_new {
             // A copy has arrived. What the MH lacks may wait behind others in a slow link's queue.
             let next = self.now + mobile.next_answer_in(self.settings, self.now);
             let at = &mut self.flow.retransmit_at;
@@ -141,7 +148,7 @@ impl<P: Payload> Turn<'_, P> {
         }
         if mobile.link == Link::Recovering {
             // What was sent before too may answer that (Karn).
-            if let (Some((sent, _)), None) = (outcome.arrivals.ordinary, self.flow.recover)
+            if let (Some((sent, _)), false) = (outcome.arrivals.ordinary, was_recovering)
                 && sent >= mobile.since
             {
                 mobile.note_recovery_round_trip(sent, self.now);

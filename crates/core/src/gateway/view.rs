@@ -23,7 +23,7 @@ pub struct Stats {
     pub mobiles: usize,
     /// Open flows whose MH is away or in recovery.
     pub flows_in_outage: usize,
-    /// Bytes of payload kept.
+    /// Bytes of payload cached.
     pub cached_bytes: u64,
 }
 
@@ -40,9 +40,9 @@ pub struct MobileView {
     pub since: Instant,
     /// Its flows.
     pub flows: usize,
-    /// Bytes kept for it.
+    /// Bytes cached for it.
     pub cached_bytes: u64,
-    /// Times that its link went.
+    /// Outages so far. A silence without a loss is none.
     pub outages: u64,
     /// Payload that it has acknowledged, in bytes.
     pub delivered_bytes: u64,
@@ -57,7 +57,7 @@ pub struct FlowView {
     pub key: FlowKey,
     /// Where it stands, in a word.
     pub state: &'static str,
-    /// Bytes kept of it.
+    /// Bytes cached of it.
     pub cached_bytes: u64,
     /// Bytes acknowledged to its FH ahead of its MH.
     pub owed_bytes: u64,

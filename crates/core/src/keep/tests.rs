@@ -180,6 +180,34 @@ fn a_probe_whose_timer_is_late_is_sent_all_the_same() {
 }
 
 #[test]
+fn repeated_reports_of_link_down_do_not_put_off_the_probes() {
+    let probes = |repeats: bool| {
+        let (mut keeper, mut edge) = down();
+        keeper.take(
+            packet(flow(0, TCP), 1, Answers::Many),
+            true,
+            at(10),
+            &mut edge,
+        );
+        for millis in (50..20_000).step_by(50) {
+            if repeats {
+                keeper.handle_link(
+                    PEER,
+                    LinkEvent::Down,
+                    LinkSource::Signal,
+                    at(millis),
+                    &mut edge,
+                );
+            }
+            keeper.handle_timeout(at(millis), &mut edge);
+        }
+        edge.take_sent().len()
+    };
+    assert!(probes(false) > 5);
+    assert_eq!(probes(true), probes(false));
+}
+
+#[test]
 fn a_false_alarm_sends_nothing_twice() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
     for number in 0..30 {

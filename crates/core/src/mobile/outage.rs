@@ -31,8 +31,16 @@ impl Mobile {
         });
     }
 
-    /// The outage that lasts, if one does, ends. `flows` have data that waits for that; `is_shown_late`:
-    /// an FH's own retransmission has shown it. Comes before [`Self::enter_recovery`].
+    /// What passed for an outage was none. When it began, if there was one.
+    pub(crate) fn take_back_outage(&mut self) -> Option<Instant> {
+        let outage = self.outage.take()?;
+        self.outages -= 1;
+        Some(outage.begin)
+    }
+
+    /// Ends the present outage, if there is one. `flows`: those with data that waited for its end.
+    /// `is_shown_late`: an FH's own retransmission has shown link up. Called before
+    /// [`Self::enter_recovery`].
     pub(crate) fn end_outage(
         &mut self,
         flows: u32,

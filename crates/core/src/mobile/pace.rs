@@ -23,7 +23,6 @@ impl Mobile {
         let rate = self.delivery.bytes_per_s();
         if let Some(link) = &mut self.changing {
             link.begin_recovery();
-            self.rtt.forget_queue();
             let initial = link.window_initial();
             // Half of what the link held before, without its queue: its rate may be lower now.
             let held = rate.map_or(0, |rate| bytes_in(rate, self.srtt()) / 2);
@@ -55,9 +54,8 @@ impl Mobile {
                 if arrived > 0 {
                     link.on_arrived(arrived, least, now);
                 }
-                let path = link.path(least);
-                let fits = link.window_max(path).map(|fits| fits.max(self.window));
-                let most = link.window_after_overflow(path).or(fits);
+                let fits = link.window_max(least).map(|fits| fits.max(self.window));
+                let most = link.window_after_overflow(least).or(fits);
                 most.map_or(grown, |most| grown.min(most))
             }
             None => self.window.saturating_add(u64::from(acked)),
@@ -77,7 +75,7 @@ impl Mobile {
     }
 
     /// The link was up: it takes what is in flight, and a few segments more.
-    pub(crate) fn widen_window_beyond_flight(&mut self) {
+    pub(super) fn widen_window_beyond_flight(&mut self) {
         let in_flight = self.in_flight.bytes.saturating_add(WINDOW_INITIAL);
         self.window = self.window.max(in_flight);
     }
@@ -104,6 +102,7 @@ impl Mobile {
         // Twice the window a round trip, as slow start would (RFC 9002, 7.7).
         let window =
             self.window.saturating_mul(2_000_000) / (self.srtt().as_micros() as u64).max(1);
+        // At least ten segments a second.
         measured.unwrap_or(window).max(WINDOW_INITIAL)
     }
 

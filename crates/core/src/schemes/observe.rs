@@ -70,6 +70,22 @@ mod tests {
     }
 
     #[test]
+    fn the_time_until_the_fh_retransmits_after_link_up_is_no_outage() {
+        let mut bench = bench(Scheme::Observe);
+        bench.forward(1, 3);
+        bench.link_down();
+        bench.wait(1_500);
+        bench.recovers();
+        assert_eq!(costs(&mut bench).len(), 1);
+        bench.wait(3_000);
+        bench.down(1, LEN);
+        bench.wait(20);
+        bench.up(1001);
+        assert_eq!(costs(&mut bench), []);
+        assert_eq!(bench.counter("silences"), 0);
+    }
+
+    #[test]
     fn a_silence_begins_with_the_first_segment_that_got_no_answer() {
         let mut bench = bench(Scheme::Observe);
         bench.forward(1, 2);

@@ -65,7 +65,7 @@ pub(crate) struct Snoop<P> {
     standing: StandingRtt,
     /// `today`: whether packets are lost other than by a queue.
     radio: Radio,
-    /// On a link whose rate changes: what is not repaired.
+    /// On a link whose rate changes: the losses that are left to the FH.
     own_losses: OwnLosses,
     /// `today`: the round trip of what went ahead of ordinary traffic.
     ahead_rtt: RttEstimator,
@@ -221,9 +221,9 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         reports::arm_probe(self, flow, cx);
     }
 
-    /// The MH has acknowledged everything in the segment. Its ACK may have been lost on the wired half, so
-    /// it is repeated (section 3.1.1, 2). With `today` the segment passes: the D-SACK in the MH's own
-    /// answer lets the FH undo its timeout.
+    /// If the MH has acknowledged the segment, its ACK may have been lost on the wired half. So the ACK is
+    /// repeated (section 3.1.1, 2). With `today` the segment passes: the D-SACK in the MH's own answer
+    /// lets the FH undo its timeout. The verdict about a copy of cached bytes is ignored.
     fn on_nothing_new(
         &mut self,
         flow: &mut Flow<P>,

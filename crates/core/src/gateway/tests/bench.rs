@@ -247,17 +247,15 @@ impl Bench {
         self.put(segment)
     }
 
-    pub(crate) fn signal(&mut self, event: LinkEvent) -> Vec<String> {
-        let mut actions = Vec::new();
-        let addresses = [MH.address];
-        self.gateway.handle_link(
-            &addresses,
-            event,
-            LinkSource::Signal,
-            self.now,
-            &mut actions,
-        );
+    pub(crate) fn report(&mut self, event: LinkEvent, source: LinkSource) -> Vec<String> {
+        let (addresses, mut actions) = ([MH.address], Vec::new());
+        self.gateway
+            .handle_link(&addresses, event, source, self.now, &mut actions);
         lines(actions)
+    }
+
+    pub(crate) fn signal(&mut self, event: LinkEvent) -> Vec<String> {
+        self.report(event, LinkSource::Signal)
     }
 
     pub(crate) fn link_down(&mut self) -> Vec<String> {

@@ -490,3 +490,18 @@ fn a_slow_link_is_not_slowed_for_the_time_that_a_segment_and_a_delayed_ack_take(
     let shares = cell.received(60_000);
     assert!(shares[0] >= 950, "{shares:?}");
 }
+
+#[test]
+fn what_finds_no_room_in_the_cache_counts_too() {
+    let settings = Settings {
+        cache_bytes_max: 0,
+        bandwidth: BandwidthSettings::one_cell(Some(CAPACITY)),
+        ..settings(Scheme::Hold)
+    };
+    let mut cell = Cell::new(settings, &[1, 3]);
+    // Half a period after shares were given.
+    cell.run(2130);
+    let mobiles = cell.gateway.mobiles.iter();
+    let forwarded: Vec<u64> = mobiles.map(|mobile| mobile.cell.forwarded_bytes).collect();
+    assert!(forwarded.iter().all(|bytes| *bytes > 0), "{forwarded:?}");
+}

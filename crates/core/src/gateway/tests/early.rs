@@ -770,3 +770,21 @@ fn a_syn_that_cannot_be_answered_goes_on_as_it_came() {
         assert!(actions.is_empty(), "{actions:?}");
     }
 }
+
+#[test]
+fn a_station_that_gets_its_own_flow_back_keeps_what_it_has_cached() {
+    let mut bench = Bench::new(Direction::Uplink);
+    let iss = bench.connect();
+    let next = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 1);
+    let _ = bench.give(next, b"request", 30);
+    let (seq, ack) = (SeqNum::new(OTHER + 1), SeqNum::new(OPENER + 8));
+    let data = bench.segment(false, Flags::ACK, seq, ack);
+    let _ = bench.give(data, &[7; 500], 40);
+    let mut actions = Vec::new();
+    let states = bench.gateway.export(&[MH.address], at(50), &mut actions);
+    assert!(states[0].renumber.is_some());
+    let cached = bench.gateway.stats().cached_bytes;
+    assert!(cached >= 500, "{cached}");
+    bench.gateway.adopt(&states[0], None, at(50), &mut actions);
+    assert_eq!(bench.gateway.stats().cached_bytes, cached);
+}

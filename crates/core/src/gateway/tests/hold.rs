@@ -4,7 +4,8 @@
 use holdfast_wire::SeqNum;
 
 use super::bench::{Bench, LEN, bench, bench_with, passed, settings, suppressed};
-use crate::{LinkEvent, Scheme};
+use crate::link_state::{LinkSource, LinkState};
+use crate::{LinkEvent, MobileView, Scheme};
 
 fn hold() -> Bench {
     bench(Scheme::Hold)
@@ -481,4 +482,49 @@ fn from_the_fourth_recovery_in_vain_on_the_fhs_copies_pass_until_an_ack_of_somet
     }
     bench.up(1001);
     assert!(!bench.down(1001, LEN).forwarded);
+}
+
+fn view(bench: &Bench) -> MobileView {
+    bench.gateway.mobiles().next().expect("a mobile")
+}
+
+#[test]
+fn a_warning_without_an_outage_is_shown_for_a_second() {
+    let mut bench = hold();
+    bench.link_warning();
+    bench.wait(900);
+    assert_eq!(view(&bench).link, LinkState::GoingDownSoon);
+    bench.wait(200);
+    assert_eq!(view(&bench).link, LinkState::Up);
+}
+
+#[test]
+fn repeated_reports_of_link_down_do_not_put_off_the_probes() {
+    let probes = |sources: &[LinkSource]| {
+        let mut bench = away(3);
+        let mut sent = 0;
+        for _ in 0..200 {
+            for source in sources {
+                bench.report(LinkEvent::Down, *source);
+            }
+            sent += bench.wait(10).len();
+        }
+        sent
+    };
+    let once = probes(&[]);
+    assert!(once > 5, "{once}");
+    assert_eq!(probes(&[LinkSource::Signal]), once);
+    assert_eq!(probes(&[LinkSource::Command, LinkSource::Signal]), once);
+}
+
+#[test]
+fn without_a_carrier_another_report_of_link_down_starts_no_probes() {
+    let mut bench = hold();
+    bench.forward(1, 3);
+    bench.report(LinkEvent::Down, LinkSource::Carrier);
+    bench.link_down();
+    assert!(bench.wait(5_000).is_empty());
+    bench.report(LinkEvent::Up, LinkSource::Carrier);
+    bench.wait(40);
+    assert_eq!(bench.counter("recoveries"), 1);
 }

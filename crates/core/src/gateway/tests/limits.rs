@@ -556,3 +556,26 @@ fn a_second_report_of_the_same_size_of_packets_sends_nothing() {
     };
     assert_eq!([900, 900, 1000, 800].map(&mut sent), [2, 0, 0, 2]);
 }
+
+#[test]
+fn a_closed_flow_makes_room_before_a_confirmed_one() {
+    let mut bench = small(64);
+    let mut reset = bench.mh_segment(1);
+    reset.flags = Flags::RST;
+    for _ in 0..63 {
+        bench.mh_port += 1;
+        bench.shake_hands(0, 5000);
+        assert_eq!(bench.up(1), passed());
+    }
+    let count = |bench: &Bench, stage: Stage| {
+        let rows = bench.gateway.flows.iter();
+        rows.filter(|row| row.flow.stage == stage).count()
+    };
+    assert_eq!(bench.put(reset), passed());
+    assert_eq!(count(&bench, Stage::Open), 63);
+    let mut segment = bench.fh_segment(1, LEN);
+    segment.to.address = core::net::IpAddr::from([10, 9, 9, 9]);
+    bench.put(segment);
+    assert_eq!(count(&bench, Stage::Open), 63);
+    assert_eq!(bench.counter("evicted"), 1);
+}

@@ -314,3 +314,32 @@ fn a_window_that_closes_over_data_in_flight_hides_no_outage() {
         assert_eq!(bench.counter("silences"), 1, "{scheme:?}");
     }
 }
+
+#[test]
+fn a_silence_in_which_nothing_was_lost_counts_as_no_outage_of_the_mobile() {
+    let mut bench = bench(Scheme::Auto);
+    for number in 0..20 {
+        bench.forward(1 + number * LEN, 1);
+        bench.wait(20);
+        bench.up(1001 + number * LEN);
+    }
+    bench.forward(20_001, 2);
+    // The ACK of the first segment is late, and no probe was answered.
+    let sent = bench.mh_segment(21_001);
+    bench.wait(1_000);
+    let outages = |bench: &Bench| bench.gateway.mobiles().next().expect("a mobile").outages;
+    assert_eq!(outages(&bench), 1, "as long as it lasts");
+    bench.put(sent);
+    assert_eq!(bench.counter("false_silences"), 1);
+    assert_eq!(outages(&bench), 0);
+}
+
+#[test]
+fn a_warning_is_over_when_its_outage_has_ended() {
+    let mut bench = bench(Scheme::MtcpPlus);
+    bench.link_warning();
+    bench.link_down();
+    bench.link_up();
+    let mobile = bench.gateway.mobiles.iter().next().expect("a mobile");
+    assert_eq!(mobile.warned_until, None);
+}

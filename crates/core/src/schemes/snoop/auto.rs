@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How `auto` decides about a segment of the MH. It is Snoop for links whose rate changes: losses of
-//! the radio are repaired, and nothing is hidden.
+//! How `auto` decides about a segment of the MH. It is Snoop for links whose rate changes. The gateway
+//! retransmits what the radio loses, and hides nothing from the FH.
 //!
 //! The outages of `auto` are found in `changing_link.rs`. `schemes/policy.rs` lists in what else the
 //! engine differs with `auto`.
 //!
-//! Each ACK reaches the FH as the MH sent it. The gateway retransmits what a report shows to be
-//! lost, at once and with the original timestamp. What the FH does decides itself:
+//! Each ACK but the one that shows link up reaches the FH as the MH sent it (`verdict_on_return`).
+//! The gateway retransmits what a report shows to be lost, at once and with the original timestamp.
+//! The FH itself decides what it does:
 //!
-//! - Cubic and Reno on Linux take their window back, because the ACK of the repaired segment
-//!   echoes an older timestamp than the FH's own retransmission (Eifel, RFC 3522), or because
-//!   the MH reports that one as a duplicate (RFC 2883). After some duplicates the FH waits longer
-//!   before it takes a segment for lost (RFC 8985, 6.2, step 4): then it does not notice the loss.
+//! - Cubic and Reno on Linux take their window back. The ACK of the gateway's retransmission echoes
+//!   an older timestamp than that of the FH's own (Eifel, RFC 3522). Alternatively the MH reports the
+//!   FH's own as a duplicate (RFC 2883). After some duplicates the FH waits longer before it takes a
+//!   segment for lost (RFC 8985, 6.2, step 4). Then it does not notice the loss.
 //! - BBR minds no loss, and receives every report of what has arrived.
 //! - Other senders send less, as they would without a gateway.
 //!
-//! A loss that may be the FH's own overload is not repaired, nor is anything else of that window.
+//! A loss may be the FH's own overload. The gateway then retransmits nothing of that window.
 
 use core::time::Duration;
 
@@ -27,19 +28,20 @@ use crate::Payload;
 use crate::flow::{AckOutcome, Flow};
 use crate::schemes::Context;
 
-/// If the MH lacks at least these segments, and this part of the window, a queue has overflowed.
+/// A queue has overflowed if the MH lacks this number of segments, and at least a part of the window.
 const MANY_SEGMENTS_MIN: u32 = DUP_THRESH + 1;
+/// The part is the window divided by this.
 const MANY_PART: u64 = 16;
-/// The part if the queue seems to be short. A queue of a few packets overflows too. A queue seems shorter
-/// than it is if the gateway never saw it empty.
+/// The same while the queue seems to be short, because a queue of a few packets overflows too. A queue
+/// seems shorter than it is if the gateway never saw it empty.
 const MANY_PART_OF_SHORT_QUEUE: u64 = 8;
 
-/// Which losses are not repaired.
+/// The losses that are left to the FH.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnLosses {
     /// Holes before this have been classified.
     classified: Option<SeqNum>,
-    /// Nothing is repaired until the MH has acknowledged this.
+    /// The gateway retransmits nothing until the MH has acknowledged this.
     until: Option<SeqNum>,
     /// When the link's queue was last found to have overflowed with what was sent since link up.
     pub(super) overflowed_at: Option<Instant>,
@@ -52,7 +54,7 @@ impl OwnLosses {
     }
 }
 
-/// Handles a segment of the MH, which goes on as it came.
+/// Handles a segment of the MH. It is forwarded unchanged, unless it shows link up.
 pub(super) fn on_mh_segment<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -93,16 +95,16 @@ fn classify_new_holes<P: Payload>(snoop: &mut Snoop<P>, flow: &Flow<P>, cx: &Con
     };
     let from = snoop.own_losses.classified.unwrap_or(flow.fh.una);
     // What was sent after an overflow is judged when the FH has dealt with that one.
-    let until = snoop.own_losses.until.unwrap_or(highest).min(highest);
-    snoop.own_losses.classified = Some(until.max(from));
+    let judged_to = snoop.own_losses.until.unwrap_or(highest).min(highest);
+    snoop.own_losses.classified = Some(judged_to.max(from));
     let holes = || {
         let holes = flow.sacked.holes(from);
-        holes.take_while(|(left, _)| left.before(until))
+        holes.take_while(|(left, _)| left.before(judged_to))
     };
     let Some((left, right)) = holes().next() else {
         return;
     };
-    let found = holes().map(|(left, right)| right.min(until).distance_from(left));
+    let found = holes().map(|(left, right)| right.min(judged_to).distance_from(left));
     let missing = missing_of_all_flows(snoop, found.sum(), cx);
     if !is_fhs_own(snoop, flow, highest, missing, cx) || snoop.own_losses.is_known() {
         return;

@@ -26,9 +26,9 @@ const REPAIRS_MAX: u32 = 64;
 /// Probes in a row; after these the silence is an outage.
 const PROBES_MAX: u32 = 2;
 /// Repairs by the timer with the usual wait while nothing comes from the flow's end: it may have left, beside
-/// others behind the MH's address. Then the wait doubles, and after the last try it ends.
-const TRIES: u32 = 8;
-const TRIES_MAX: u32 = 16;
+/// others behind the MH's address. Then the wait doubles, and after the last repair it ends.
+const REPAIRS_AT_FIRST_INTERVAL: u32 = 8;
+const UNANSWERED_REPAIRS_MAX: u32 = 16;
 /// A host may delay the ACK of a single segment for this time (Linux: `TCP_DELACK_MIN`).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
 
@@ -42,7 +42,7 @@ pub(super) struct Reports {
     /// When a further segment may count as lost.
     lost_at: Option<Instant>,
     /// How often that time has come since the MH's last segment.
-    tries: u32,
+    unanswered_repairs: u32,
     /// The timer of the probe for lost last segments, and how many probes had no answer.
     probe_at: Option<Instant>,
     probes: u32,
@@ -59,10 +59,13 @@ impl Reports {
     }
 
     /// Losses were repaired without a segment of the MH.
-    fn note_try(&mut self, interval: Duration) {
-        self.tries += 1;
-        let longer = interval * ((1 << self.tries.saturating_sub(TRIES)) - 1);
-        let goes_on = self.tries < TRIES_MAX;
+    fn note_unanswered_repair(&mut self, interval: Duration) {
+        self.unanswered_repairs += 1;
+        let doublings = self
+            .unanswered_repairs
+            .saturating_sub(REPAIRS_AT_FIRST_INTERVAL);
+        let longer = interval * ((1 << doublings) - 1);
+        let goes_on = self.unanswered_repairs < UNANSWERED_REPAIRS_MAX;
         self.lost_at = self.lost_at.filter(|_| goes_on).map(|at| at + longer);
     }
 
@@ -348,7 +351,7 @@ pub(super) fn await_answer<P: Payload>(
     is_answer: bool,
     cx: &Context<'_, P>,
 ) {
-    snoop.reports.tries = 0;
+    snoop.reports.unanswered_repairs = 0;
     if is_answer {
         snoop.reports.probes = 0;
     }
@@ -408,7 +411,7 @@ pub(super) fn on_timeout<P: Payload>(
     if snoop.reports.lost_at.is_some_and(|at| at <= cx.now) {
         repair(snoop, flow, 0, cx);
         let interval = cx.settings.snoop.retransmit_interval_min;
-        snoop.reports.note_try(interval);
+        snoop.reports.note_unanswered_repair(interval);
     }
     if snoop.reports.probe_at.is_some_and(|at| at <= cx.now) {
         snoop.reports.probe_at = None;

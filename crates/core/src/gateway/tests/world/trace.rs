@@ -47,7 +47,7 @@ impl World {
             text += &format!(
                 " {:?} deadline {:?}",
                 mobile.link,
-                mobile.deadline(&self.settings, true)
+                mobile.deadline(&self.settings)
             );
         }
         text
