@@ -81,7 +81,7 @@ impl Judge<'_> {
     /// out: there is nothing that could be alike or less.
     fn counts_empty_cases(self) -> bool {
         let is_of_means = matches!(self.0.reduce, Reduce::Mean | Reduce::Interval);
-        let is_limit = matches!(self.0.expect, Expect::AtMost { .. });
+        let is_limit = matches!(self.0.expect, Expect::AtMost { .. } | Expect::Below { .. });
         self.0.compare.is_none() || (is_of_means && is_limit)
     }
 
@@ -101,7 +101,7 @@ impl Judge<'_> {
             }
             Expect::Below { value, share } => {
                 let right = values.iter().filter(|came| **came < value).count();
-                share_of(right, values.len(), share)
+                share_of(right, values.len() + missing, share)
             }
             Expect::Between { printed, percent } => {
                 let slack = 1.0 + percent / 100.0;
