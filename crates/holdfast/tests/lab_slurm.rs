@@ -61,7 +61,7 @@ fn a_resumed_command_that_is_interrupted_while_it_waits_leaves_no_folder() {
     assert!(!parts.exists());
 }
 
-/// Eight runs of which no two have the same result.
+/// Eight runs.
 const SWEEP: &str = "repetitions = 4\n[transfer]\nbytes = 200_000\n[wireless]\nloss = 0.05\n\
     [[sweep]]\nname = \"delay_ms\"\nkey = \"wireless.delay_ms\"\nvalues = [10, 40]\n";
 
