@@ -38,7 +38,11 @@ impl Judge<'_> {
         let lacks_runs = cases.iter().any(|case| case.lacks_runs);
         let without = cases.iter().filter(|case| case.value.is_none()).count();
         cases.retain(|case| !case.is_empty() || self.counts_empty_cases());
-        let missing = cases.iter().filter(|case| case.value.is_none()).count();
+        // What has no run is not known; what has not finished is not as expected.
+        let missing = cases
+            .iter()
+            .filter(|case| case.value.is_none() && !case.lacks_runs)
+            .count();
         if let Some(per) = &self.0.per {
             cases = pooled(per, self.0.reduce, cases);
         }
