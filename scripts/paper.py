@@ -59,7 +59,7 @@ def missing(needs, program):
 
 
 def key_of(stage, program_digest):
-    """A stage is repeated if the program, its commands or its scenario has changed."""
+    """A stage is repeated if the program, its commands, their scenarios and scripts or the recordings have changed."""
     digest = hashlib.sha256((program_digest + json.dumps(stage.commands) + "".join(stage.uses)).encode())
     own = {"recordings": ["docs/recordings/bench.py", "docs/recordings/link_statistics.py"]}
     if stage.needs == "valgrind":
@@ -69,9 +69,17 @@ def key_of(stage, program_digest):
     for part in dict.fromkeys(part for command in stage.commands for part in command):
         files = sorted(Path("papers", part).glob("*.toml")) if part in PAPERS else [Path(part.removeprefix("{root}/"))]
         for file in files:
-            if file.suffix in (".toml", ".sh"):
+            if file.suffix in (".toml", ".sh", ".py"):
                 digest.update(file.read_bytes())
+    if stage.needs == "recordings" and "HOLDFAST_TRACES" in os.environ:
+        digest.update(listing(START / os.environ["HOLDFAST_TRACES"]).encode())
     return digest.hexdigest()
+
+
+def listing(folder):
+    """Names and sizes of its files, not their contents: recordings are large."""
+    files = sorted(file for file in folder.rglob("*") if file.is_file())
+    return "".join(f"{file.relative_to(folder)} {file.stat().st_size}\n" for file in files)
 
 
 def part_file(folder, number):

@@ -12,6 +12,7 @@ PAPERS = ["lc-cwe-2005", "snoop-1995", "mtcp-1997", "mtcp-plus-2007", "freeze-tc
 # The table, its stages, its rows from the results of these stages in this order.
 TABLES = {
     **{f"claims-{paper}": ([f"claims-{paper}"], model.claims) for paper in PAPERS},
+    "claims-mtcp-1997": (["claims-mtcp-1997"], model.claims_mtcp),
     "demo": (["demo"], linux.demo),
     "packet-cost": (["packet-cost"], linux.packet_cost),
     "observe": (["observe"], linux.observe),
@@ -48,6 +49,7 @@ TABLES = {
     "freeze-V": (["freeze-V"], model.freeze("table-V")),
     "freeze-VI": (["freeze-VI"], model.freeze("table-VI")),
     "freeze-taken": (["freeze-taken"], model.freeze_taken),
+    "freeze-statements": (["claims-freeze-tcp-2000"], model.freeze_statements),
     "freeze-causes": (["claims-freeze-tcp-2000"], model.freeze_causes),
     "snoop-cache": (["snoop-cache"], model.snoop_cache),
     "snoop-handoff": (["snoop-handoff-model", "snoop-handoff"], linux.snoop_handoff),

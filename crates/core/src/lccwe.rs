@@ -9,7 +9,7 @@
 //! itself: the simulator's sender and the kernel's (`bpf/lccwe.bpf.c`, which has the same
 //! arithmetic in C) do.
 //!
-//! What the paper leaves open is listed in docs/schemes/lc-cwe.md, and stands in
+//! What the paper leaves open, or is read otherwise, is listed in docs/schemes/lc-cwe.md, and stands in
 //! [`Parameters`] where there is more than one reading worth trying.
 
 pub mod arithmetic;
@@ -55,8 +55,8 @@ pub enum OnNeither {
 }
 
 impl Parameters {
-    /// What is printed, and where nothing is, what docs/schemes/lc-cwe.md gives reasons
-    /// for.
+    /// What is printed, except for a tie: it is congestion here, and a handoff's in print. Where
+    /// nothing is printed, what docs/schemes/lc-cwe.md gives reasons for.
     pub const PUBLISHED: Self = Self {
         history_weight: ONE / 5,
         interval_weight: ONE / 8 * 7,

@@ -38,7 +38,11 @@ impl Judge<'_> {
         let lacks_runs = cases.iter().any(|case| case.lacks_runs);
         let without = cases.iter().filter(|case| case.value.is_none()).count();
         cases.retain(|case| !case.is_empty() || self.counts_empty_cases());
-        let missing = cases.iter().filter(|case| case.value.is_none()).count();
+        // What has no run is not known; what has not finished is not as expected.
+        let missing = cases
+            .iter()
+            .filter(|case| case.value.is_none() && !case.lacks_runs)
+            .count();
         if let Some(per) = &self.0.per {
             cases = pooled(per, self.0.reduce, cases);
         }
@@ -81,7 +85,7 @@ impl Judge<'_> {
     /// out: there is nothing that could be alike or less.
     fn counts_empty_cases(self) -> bool {
         let is_of_means = matches!(self.0.reduce, Reduce::Mean | Reduce::Interval);
-        let is_limit = matches!(self.0.expect, Expect::AtMost { .. });
+        let is_limit = matches!(self.0.expect, Expect::AtMost { .. } | Expect::Below { .. });
         self.0.compare.is_none() || (is_of_means && is_limit)
     }
 
@@ -101,7 +105,7 @@ impl Judge<'_> {
             }
             Expect::Below { value, share } => {
                 let right = values.iter().filter(|came| **came < value).count();
-                share_of(right, values.len(), share)
+                share_of(right, values.len() + missing, share)
             }
             Expect::Between { printed, percent } => {
                 let slack = 1.0 + percent / 100.0;

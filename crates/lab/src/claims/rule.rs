@@ -125,7 +125,7 @@ pub enum Expect {
         #[serde(default = "all", with = "As::<Distance>")]
         share: f64,
     },
-    /// Less than this, in a share of the combinations that have a value.
+    /// Less than this, in a share of all combinations.
     Below {
         /// More than the most.
         value: f64,

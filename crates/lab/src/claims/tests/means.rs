@@ -165,26 +165,28 @@ fn segments_lost_beside_the_stall_are_those_of_the_equation_or_not() {
 }
 
 #[test]
-fn a_combination_in_which_neither_side_finishes_is_missed_by_at_most() {
+fn a_combination_in_which_neither_side_finishes_is_missed_by_a_limit() {
     let mut lines = usual();
     for name in ["a", "b"] {
         lines.push(line("s", name, 7, None));
     }
-    let rule = |share: f64| {
-        let text = format!(
-            "metric = \"transfer_s\", reduce = \"mean\", {COMPARED}, \
-             expect = {{ is = \"at-most\", value = 0.5, share = {share:.2} }}"
+    for limit in ["at-most", "below"] {
+        let rule = |share: f64| {
+            let text = format!(
+                "metric = \"transfer_s\", reduce = \"mean\", {COMPARED}, \
+                 expect = {{ is = \"{limit}\", value = 0.5, share = {share:.2} }}"
+            );
+            judged_by(&text, &lines)
+        };
+        let entry = rule(1.0);
+        assert_eq!(entry.verdict, Verdict::Differs, "{limit}");
+        assert!(
+            entry.reason.starts_with("so in 2 of 3 combinations"),
+            "{}",
+            entry.reason
         );
-        judged_by(&text, &lines)
-    };
-    let entry = rule(1.0);
-    assert_eq!(entry.verdict, Verdict::Differs);
-    assert!(
-        entry.reason.starts_with("so in 2 of 3 combinations"),
-        "{}",
-        entry.reason
-    );
-    assert_eq!(rule(0.6).verdict, Verdict::Holds);
+        assert_eq!(rule(0.6).verdict, Verdict::Holds, "{limit}");
+    }
 }
 
 #[test]
