@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keep the newest packets of an outage, of any IP protocol, for a link that comes and goes.
 //!
-//! While a link is up its packets stay in the kernel, and the [`Keeper`] sees none of them.
-//! While it is down the keeper gets each packet for it, and keeps the newest few of each flow.
-//! At link up it sends them. Their receivers answer, and senders that waited in
-//! their back-off go on.
+//! While a link is up its packets stay in the kernel. While it is down the [`Keeper`] gets each packet for it,
+//! and keeps the newest few of each flow. At link up it sends them, and senders in back-off go on.
 //!
 //! A *peer* is what can be away by itself: one mobile for a gateway, the whole link for a mobile.
 //!
@@ -22,9 +20,8 @@
 //! SILENT is a guess: a packet still goes out as it comes, and only its copy is kept. A wrong guess
 //! loses nothing and changes no order. DOWN is knowledge: packets wait.
 //!
-//! Not drawn: a report of link down leads from RELEASING to DOWN, too. A peer that is SILENT or DOWN for
-//! `age_max` is given up as soon as nothing is queued for it: it is PASSING again. A peer without a carrier
-//! is never given up.
+//! Not drawn: a report of link down leads from RELEASING to DOWN. A peer that is SILENT or DOWN for `age_max`
+//! is given up when nothing is queued for it, unless it has no carrier: it is PASSING again.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -301,14 +298,11 @@ impl<F> Keeper<F> {
                 if let Some(began) = self.given_up.remove(&id) {
                     peer.began = began;
                 }
-                // Only the carrier itself ends an outage without a carrier.
-                let stays = peer.phase == Phase::Down && peer.source == LinkSource::Carrier;
-                let source = if stays { LinkSource::Carrier } else { source };
-                // Further reports put off no probe.
-                if peer.phase == Phase::Down {
-                    peer.source = source;
-                } else {
+                // Further reports put off no probe. Only the carrier itself ends an outage without a carrier.
+                if peer.phase != Phase::Down {
                     peer.enter(Phase::Down, source, now);
+                } else if peer.source != LinkSource::Carrier {
+                    peer.source = source;
                 }
                 self.counters.downs += 1;
                 edge.set_mode(id, Mode::Take);

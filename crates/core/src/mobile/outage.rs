@@ -6,10 +6,11 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use super::Mobile;
+use super::{Link, Mobile, WARNING_MAX};
 use crate::back_off::RTO_VARIATION_MIN;
 use crate::link_state::LinkSource;
 use crate::outage::{Outage, likely_up, stall_without};
+use crate::settings::Settings;
 
 /// An outage that has not ended.
 #[derive(Clone, Copy, Debug)]
@@ -65,5 +66,64 @@ impl Mobile {
             cached_bytes: self.cached_bytes as u64,
             stall_saved: if flows > 0 { stall } else { Duration::ZERO },
         })
+    }
+
+    /// A report: the link is going down soon.
+    pub(crate) fn warn(&mut self, now: Instant) {
+        self.going_down_soon = true;
+        self.warned_until = Some(now + WARNING_MAX);
+    }
+
+    /// A warning was not followed by an outage: true once.
+    pub(crate) fn was_warned_in_vain(&mut self, now: Instant) -> bool {
+        let over = self.warned_until.is_some_and(|until| until <= now);
+        if over {
+            self.warned_until = None;
+            self.going_down_soon = false;
+        }
+        over && !self.disconnected
+    }
+
+    /// Whether schemes have been notified of an outage. It is over, and so is its warning.
+    pub(crate) fn take_disconnected(&mut self) -> bool {
+        let was_disconnected = core::mem::take(&mut self.disconnected);
+        if was_disconnected {
+            self.warned_until = None;
+        }
+        was_disconnected
+    }
+
+    /// A report: the link is down.
+    pub(crate) fn go_down(&mut self, source: LinkSource, settings: &Settings, now: Instant) {
+        // Further reports put off no probe. Without a carrier there are none.
+        let has_no_carrier = [source, self.source].map(|source| source == LinkSource::Carrier);
+        if self.link == Link::Down && has_no_carrier != [true, false] {
+            return;
+        }
+        if !self.is_away() {
+            self.begin_outage(now, source);
+        }
+        self.enter(Link::Down, source, now);
+        self.delivery.interrupt();
+        self.probes = 0;
+        // Without a carrier a probe goes nowhere, and its return will be seen.
+        let probing = source != LinkSource::Carrier;
+        self.probe_at = probing.then(|| now + self.probe_interval(settings, now));
+    }
+
+    /// The MH answers what was sent before it became silent: the link has lost nothing.
+    pub(crate) fn end_silence(&mut self, now: Instant) {
+        let begin = self.take_back_outage();
+        if let (Some(link), Some(begin)) = (&mut self.changing, begin) {
+            let measured = self.rtt.least().is_some();
+            link.on_kept(now.saturating_since(begin), measured, now);
+        }
+        self.enter(Link::Up, LinkSource::Silence, now);
+        self.probe_at = None;
+    }
+
+    /// What is in flight was lost, and only FHs can retransmit it. Until one does, nothing waits for an answer.
+    pub(crate) fn expect_no_answer(&mut self) {
+        self.unanswered_since = None;
     }
 }
