@@ -183,12 +183,8 @@ fn a_probe_whose_timer_is_late_is_sent_all_the_same() {
 fn repeated_reports_of_link_down_do_not_put_off_the_probes() {
     let probes = |repeats: bool| {
         let (mut keeper, mut edge) = down();
-        keeper.take(
-            packet(flow(0, TCP), 1, Answers::Many),
-            true,
-            at(10),
-            &mut edge,
-        );
+        let one = packet(flow(0, TCP), 1, Answers::Many);
+        keeper.take(one, true, at(10), &mut edge);
         for millis in (50..20_000).step_by(50) {
             if repeats {
                 keeper.handle_link(

@@ -95,9 +95,9 @@ impl Mobile {
 
     /// A report: the link is down.
     pub(crate) fn go_down(&mut self, source: LinkSource, settings: &Settings, now: Instant) {
-        // Further reports put off no probe. Without a carrier there are none.
-        let has_no_carrier = [source, self.source].map(|source| source == LinkSource::Carrier);
-        if self.link == Link::Down && has_no_carrier != [true, false] {
+        // Further reports put off no probe. A carrier that is lost ends them.
+        let loses_carrier = source == LinkSource::Carrier && self.source != LinkSource::Carrier;
+        if self.link == Link::Down && !loses_carrier {
             return;
         }
         if !self.is_away() {

@@ -13,6 +13,15 @@ fn link(bench: &Bench) -> LinkState {
     bench.gateway.mobiles().next().expect("a mobile").link
 }
 
+/// Twenty segments, each answered after 20 ms.
+fn answer_twenty(bench: &mut Bench) {
+    for number in 0..20 {
+        bench.forward(1 + number * LEN, 1);
+        bench.wait(20);
+        bench.up(1001 + number * LEN);
+    }
+}
+
 #[test]
 fn a_download_that_the_mh_resets_is_no_outage() {
     for scheme in SCHEMES {
@@ -231,11 +240,7 @@ fn an_idle_flow_that_answers_first_does_not_show_that_the_link_kept_a_download()
     bench.mh_port += 1;
     bench.shake_hands(0, 5000);
     bench.up(1);
-    for number in 0..20 {
-        bench.forward(1 + number * LEN, 1);
-        bench.wait(20);
-        bench.up(1001 + number * LEN);
-    }
+    answer_twenty(&mut bench);
     bench.forward(20_001, 8);
     let probes = bench.wait(3_000);
     let has = |line: &str| probes.iter().any(|probe| probe.starts_with(line));
@@ -318,11 +323,7 @@ fn a_window_that_closes_over_data_in_flight_hides_no_outage() {
 #[test]
 fn a_silence_in_which_nothing_was_lost_counts_as_no_outage_of_the_mobile() {
     let mut bench = bench(Scheme::Auto);
-    for number in 0..20 {
-        bench.forward(1 + number * LEN, 1);
-        bench.wait(20);
-        bench.up(1001 + number * LEN);
-    }
+    answer_twenty(&mut bench);
     bench.forward(20_001, 2);
     // The ACK of the first segment is late, and no probe was answered.
     let sent = bench.mh_segment(21_001);
