@@ -209,9 +209,11 @@ impl ChangingLink {
     }
 
     /// The round trip without a queue: the shortest ever, or since the outage if the path has become longer.
+    /// A round trip that recovery's own window can cause shows no longer path.
     fn path(&self, least: Duration) -> Duration {
         self.round_trip
-            .map_or(least, |shortest| shortest.max(least))
+            .filter(|&shortest| shortest > window_time(least, least))
+            .unwrap_or(least)
     }
 
     /// The window of recovery after an overflow: at least what the path holds alone and a quarter more, at most
@@ -236,8 +238,13 @@ impl ChangingLink {
     /// does not grow with the path, because a longer round trip may be one.
     pub(crate) fn window_max(&self, least: Duration) -> Option<u64> {
         let rate = self.found.bytes_per_s()?;
-        Some(bytes_in(rate, self.path(least) + least + QUEUE_TARGET))
+        Some(bytes_in(rate, window_time(self.path(least), least)))
     }
+}
+
+/// What may be in flight in recovery, as time at the link's rate: the path, and a queue.
+fn window_time(path: Duration, least: Duration) -> Duration {
+    path + least + QUEUE_TARGET
 }
 
 fn time_on_link(bytes: u64, bytes_per_s: u64) -> Duration {
@@ -296,9 +303,14 @@ mod tests {
         let fits: Vec<u64> = fits.flatten().collect();
         let last = *fits.last().expect("a rate was found");
         assert!((145_000..=155_000).contains(&last), "{fits:?}");
-        // The path has become longer by 40 ms, or these are a queue.
-        link.on_round_trip(Duration::from_millis(90));
-        assert_eq!(link.window_max(least), Some(last + last * 40 / 150));
+        // This may be the queue that the window allows.
+        link.on_round_trip(Duration::from_millis(150));
+        assert_eq!(link.window_max(least), Some(last));
+        // This cannot: the path is longer.
+        link.begin_recovery();
+        arrives(&mut link, 1_000, 1_000);
+        link.on_round_trip(Duration::from_millis(200));
+        assert_eq!(link.window_max(least), Some(300_000));
     }
 
     /// A probe of 60 bytes takes 300 ms.

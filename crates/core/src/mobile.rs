@@ -64,7 +64,7 @@ const CACHE_SHARE: usize = 4;
 const HANDSHAKE_AGE_MAX: Duration = Duration::from_secs(600);
 /// A round trip, as long as none was measured.
 const SRTT_INITIAL: Duration = Duration::from_millis(100);
-/// A warning of an outage that has not come by then was a false one.
+/// A warning whose outage has not come by then, after its lead, was a false one.
 const WARNING_MAX: Duration = Duration::from_secs(1);
 /// Probes without an answer before silence counts as a disconnection.
 const PROBES_UNTIL_DISCONNECTED: u32 = 2;
@@ -484,13 +484,15 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_without_an_outage_is_over_after_a_second_and_once() {
+    fn a_warning_without_an_outage_is_over_a_second_after_its_lead_and_once() {
         let mut mobile = mobile();
-        mobile.warn(at(0));
-        assert!(!mobile.was_warned_in_vain(at(999)));
-        assert!(mobile.was_warned_in_vain(at(1_000)));
-        assert!(!mobile.was_warned_in_vain(at(1_001)));
-        mobile.warn(at(2_000));
+        for (lead_ms, over_ms) in [(None, 1_000), (Some(2_500), 3_500)] {
+            mobile.warn(lead_ms.map(Duration::from_millis), at(0));
+            assert!(!mobile.was_warned_in_vain(at(over_ms - 1)), "{lead_ms:?}");
+            assert!(mobile.was_warned_in_vain(at(over_ms)), "{lead_ms:?}");
+            assert!(!mobile.was_warned_in_vain(at(over_ms + 1)), "{lead_ms:?}");
+        }
+        mobile.warn(None, at(2_000));
         mobile.disconnected = true;
         assert!(!mobile.was_warned_in_vain(at(3_000)), "the outage came");
         assert_eq!(mobile.warned_until, None);

@@ -61,8 +61,8 @@ impl<P: Payload> Gateway<P> {
             return;
         }
         match event {
-            LinkEvent::GoingDownSoon(_) => {
-                mobile.warn(now);
+            LinkEvent::GoingDownSoon(lead) => {
+                mobile.warn(lead, now);
                 self.with_flows_of(mobile_id, now, actions, |scheme, flow, cx| {
                     scheme.on_going_down_soon(flow, cx);
                 });

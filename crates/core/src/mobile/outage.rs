@@ -68,10 +68,10 @@ impl Mobile {
         })
     }
 
-    /// A report: the link is going down soon.
-    pub(crate) fn warn(&mut self, now: Instant) {
+    /// A report: the link goes down soon, in `lead` if known.
+    pub(crate) fn warn(&mut self, lead: Option<Duration>, now: Instant) {
         self.going_down_soon = true;
-        self.warned_until = Some(now + WARNING_MAX);
+        self.warned_until = Some(now + lead.unwrap_or_default() + WARNING_MAX);
     }
 
     /// A warning was not followed by an outage: true once.
