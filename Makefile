@@ -12,7 +12,7 @@ HOLDFAST := $(TARGET_DIR)/release/holdfast
 ARGS ?=
 KERNEL ?=
 
-.PHONY: help demo test recordings paper same fuzz coverage faults mutants lint bench build install package package-test board-test board-view clean
+.PHONY: help demo test recordings paper same fuzz coverage faults mutants slurm-test lint bench build install package package-test board-test board-view clean
 
 help: ## this list
 	@awk -F ': *## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,11 @@ faults: ## breaks what fails open, one property at a time: its test must fail; A
 
 mutants: ## changes the engine's code, one operator or result at a time: its tests must fail; hours; ARGS='-n 40'
 	@scripts/mutants.py $(ARGS)
+
+slurm-test: ## a sweep on Debian's Slurm, two nodes on loopback: a worker and the command are killed
+	@scripts/packages.sh slurm-test
+	@$(MAKE) --no-print-directory build
+	@scripts/slurm_test.sh $(HOLDFAST)
 
 lint: ## formatting, clippy, purity, and the rules of CONTRIBUTING.md
 	@scripts/lint.sh

@@ -3,8 +3,8 @@
 #
 # Makes sure that the programs and headers a task needs are on this machine.
 #
-#     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill|recordings|paper|package|package-test
-#                         |board-test|board-view
+#     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill|slurm-test|recordings|paper
+#                         |package|package-test|board-test|board-view
 #
 # Prints nothing when all is there. Otherwise, as root on a Debian system, installs the missing
 # packages and nothing else; in any other case names them, with the command, and fails.
@@ -66,6 +66,11 @@ readonly packetdrill='
     flex            flex
     net-tools       ifconfig
     python3         python3'
+readonly cluster='
+    munge           munged
+    slurm-client    sbatch
+    slurmctld       slurmctld
+    slurmd          slurmd'
 
 # libelf for musl is built from its sources, by its own build system.
 readonly packaging='
@@ -104,10 +109,13 @@ readonly services='
     prometheus      prometheus.service
     haproxy         haproxy.service
     hostapd         hostapd.service
-    wpasupplicant   wpa_supplicant.service'
+    wpasupplicant   wpa_supplicant.service
+    munge           munge.service
+    slurmctld       slurmctld.service
+    slurmd          slurmd.service'
 
 usage() {
-    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill|recordings|paper|package|package-test|board-test|board-view" >&2
+    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill|slurm-test|recordings|paper|package|package-test|board-test|board-view" >&2
     exit 2
 }
 
@@ -121,6 +129,7 @@ test) wanted="$build$run$measure$browse" ;;
 bench) wanted="$build$run$measure$compare" ;;
 kernel) wanted="$build$run$measure$machine" ;;
 packetdrill) wanted="$build$run$packetdrill" ;;
+slurm-test) wanted="$build$cluster" ;;
 recordings | paper) wanted="$build$run$compare$plots" ;;
 package) wanted="$build$packaging" ;;
 board-test) wanted="$build$monitor" ;;

@@ -235,19 +235,31 @@ def rows_of(folder, table):
 
 
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+# A count in any cell: `4 of 5 not in time`, `394 of 790`.
+COUNTED = re.compile(r"\d[\d,]* of \d[\d,]*")
 
 
 def same(old, new, is_exact):
-    """Equal, or each number is at most one unit of its last printed digit away. Bold is no difference."""
+    """Equal, or each number but counts is at most one unit of its last printed digit away. Bold is no difference."""
     old, new = old.replace("**", ""), new.replace("**", "")
     if old == new or is_exact:
         return old == new
-    if NUMBER.sub("#", old) != NUMBER.sub("#", new):
+    if NUMBER.sub("#", old) != NUMBER.sub("#", new) or COUNTED.findall(old) != COUNTED.findall(new):
         return False
     return all(
         len(a.partition(".")[2]) == len(b.partition(".")[2])
         and abs(int(re.sub(r"\D", "", a)) - int(re.sub(r"\D", "", b))) <= 1
         for a, b in zip(NUMBER.findall(old), NUMBER.findall(new)))
+
+
+def is_exact(table, row, column):
+    """Counts have no tolerance, and results of the model have none."""
+    return table["kind"] == "model" or "model" in row.split(", ") or column in table.get("counts", [])
+
+
+def of_model(table, text):
+    """Of a cell `model / Linux` the model's half."""
+    return text.partition(" / ")[0] if table["kind"] == "model and virtual time" and " / " in text else ""
 
 
 def figures(table, rows):
@@ -271,7 +283,8 @@ def compare(folder, made):
             repeated = found.get((row, column))
             if not any(map(str.isalnum, written)) or row in table.get("from-paper", []):
                 continue
-            is_same = repeated is not None and same(written, repeated, table["kind"] == "model")
+            is_same = repeated is not None and of_model(table, written) == of_model(table, repeated) and same(
+                written, repeated, is_exact(table, row, table["columns"][column]))
             lacking = "failed" if failure else "not repeated"
             verdict = lacking if repeated is None else "same" if is_same else "other"
             yield name, row, table["columns"][column], written, repeated or "", verdict
@@ -286,6 +299,9 @@ def take(folder):
                 print(f"failed: {name}: {failure}", file=sys.stderr)
             continue
         labels = table["labels"]
+        if table.get("in-text"):
+            # Its rows are those that the text names.
+            table["rows"] = []
         # A table that is new has no rows yet.
         rows = {tuple(row[:labels]): row for row in table["rows"] or new}
         for row in new:
@@ -364,6 +380,20 @@ def unmarked(page, text):
         number += 1
 
 
+def unnamed_counts(name, table):
+    """Whole numbers are counts, or rounded: a column of them is named as one or the other."""
+    columns, named = table["columns"], [*table.get("counts", []), *table.get("rounded", [])]
+    for column in named:
+        if columns.count(column) != 1:
+            yield f"docs/figures.json: {name}: counts, rounded: {column}: no single column"
+    if table["kind"] == "model" or not table["stages"]:
+        return
+    for index in range(table["labels"], len(columns)):
+        numbers = [number for row in table["rows"] for number in NUMBER.findall(row[index])]
+        if numbers and not any("." in number for number in numbers) and columns[index] not in named:
+            yield f"docs/figures.json: {name}: {columns[index]}: whole numbers; add it to `counts` or to `rounded`"
+
+
 def check():
     tables, wrong, seen = read_results(), [], set()
     for page in PAGES:
@@ -375,7 +405,8 @@ def check():
             wrong.append(f"{page}: a figure is not that of docs/figures.json: scripts/paper.py write")
         wrong += unmarked(page, text)
         wrong += wrong_figures(page, text, tables)
-    wrong += [f"docs/figures.json: {name}: no page has this table" for name in tables if name not in seen]
+    wrong += [f"docs/figures.json: {name}: no page has this table"
+              for name, table in tables.items() if name not in seen and not table.get("in-text")]
     wrong += [f"scripts/paper_tables.py: {name}: not in docs/figures.json" for name in TABLES if name not in tables]
     for name, table in tables.items():
         stages = TABLES[name][0] if name in TABLES else None
@@ -383,6 +414,7 @@ def check():
             wrong.append(f"docs/figures.json: {name}: stages: got {table['stages']}, paper_tables.py has {stages}")
         if table["repeated"] and not stages:
             wrong.append(f"docs/figures.json: {name}: repeated, and no stage makes it")
+        wrong += unnamed_counts(name, table)
     print("\n".join(wrong), end="\n" if wrong else "", file=sys.stderr)
     return 1 if wrong else 0
 
@@ -444,7 +476,7 @@ def write_index(folder, notes):
         f"<!doctype html><meta charset=utf-8><title>Holdfast: figures repeated</title><style>{STYLE}</style>",
         "<h1>Holdfast: figures repeated</h1>",
         f"<p><b>{html.escape(total)}.</b> A figure is one cell of a table on a page. It is the same if each of its "
-        f"numbers is at most one unit of the last printed digit away; on the model, if it is equal. {date.today()}, Linux {os.uname().release}, "
+        f"numbers is at most one unit of the last printed digit away; a count, and on the model, if it is equal. {date.today()}, Linux {os.uname().release}, "
         f"{os.cpu_count()} processors.</p>",
         "<h2>What differs</h2>",
         html_table(["page", "table", "row", "column", "on the page", "now"],

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from paper_runs import groups, median, megabits, tenths_of_seconds, transfer_s
+from paper_text import rows_named
 
 LC_CWE_SENDERS = ["nothing", "lc", "cwe", "lc-cwe", "freeze-fast-retransmit"]
 # Student's t for 95% and ten values.
@@ -33,6 +34,18 @@ def claims(entries):
     for name in beside:
         verdicts = [entry.get("verdicts_beside", {}).get(name, entry["verdict"]) for entry in entries]
         rows.append(row(f"with `{name}`, not counted", verdicts))
+    return rows
+
+
+def verdicts(paper):
+    """What `holdfast lab claims` prints of the statements that marks in the paper's page name."""
+    def rows(entries):
+        named = rows_named(Path("papers", paper, "README.md").read_text(), f"verdicts-{paper}")
+        return [
+            [entry["id"], "" if entry["model"] is None else str(entry["model"]), entry["reason"]]
+            for entry in entries if entry["id"] in named
+        ]
+
     return rows
 
 

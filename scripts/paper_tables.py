@@ -13,6 +13,8 @@ PAPERS = ["lc-cwe-2005", "snoop-1995", "mtcp-1997", "mtcp-plus-2007", "freeze-tc
 TABLES = {
     **{f"claims-{paper}": ([f"claims-{paper}"], model.claims) for paper in PAPERS},
     "claims-mtcp-1997": (["claims-mtcp-1997"], model.claims_mtcp),
+    # In no page: text repeats their figures.
+    **{f"verdicts-{paper}": ([f"claims-{paper}"], model.verdicts(paper)) for paper in PAPERS},
     "demo": (["demo"], linux.demo),
     "packet-cost": (["packet-cost"], linux.packet_cost),
     "observe": (["observe"], linux.observe),

@@ -8,8 +8,14 @@ Each number between the marks is one of that cell of docs/figures.json, rounded 
 import re
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 
-MARKED = re.compile(r"<!-- of (?P<table>[^;>]+); (?P<row>[^;>]+); (?P<column>[^;>]+) -->(?P<text>.*?)<!-- / -->", re.S)
+MARKED = re.compile(r"<!-- of (?P<table>[^;>]+);\s+(?P<row>[^;>]+);\s+(?P<column>[^;>]+) -->(?P<text>.*?)<!-- / -->", re.S)
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+
+
+def rows_named(text, table):
+    """The rows of a table that marks in a page's text name."""
+    found = MARKED.finditer(text)
+    return {" ".join(match["row"].split()) for match in found if " ".join(match["table"].split()) == table}
 
 
 def numbers(text):
@@ -29,7 +35,7 @@ def wrong_figures(page, text, tables):
         yield f"{page}: <!-- of TABLE; ROW; COLUMN -->, figures and <!-- / --> belong together"
     for match in found:
         line = text.count("\n", 0, match.start()) + 1
-        name, row, column = (match[part].replace("\n", " ") for part in ("table", "row", "column"))
+        name, row, column = (" ".join(match[part].split()) for part in ("table", "row", "column"))
         table = tables.get(name, {"columns": [], "rows": [], "labels": 0})
         cells = [cells for cells in table["rows"] if ", ".join(filter(None, cells[:table["labels"]])) == row]
         if len(cells) != 1 or table["columns"].count(column) != 1:
