@@ -190,6 +190,15 @@ pub struct Network {
     payloads: Payloads,
     events: u64,
     digest: u64,
+    /// What the event that is handled shows to the observer.
+    seen: Vec<Seen>,
+    is_watched: bool,
+}
+
+#[derive(Debug)]
+enum Seen {
+    Packet(LinkId, PacketEvent, Packet),
+    Link(LinkId, MediumState),
 }
 
 impl Network {
@@ -257,6 +266,8 @@ impl Network {
         mut stop: impl FnMut(&Self) -> bool,
     ) {
         self.start();
+        self.seen.clear();
+        self.is_watched = observer.wants_packets();
         while !stop(self) {
             let Some(at) = self.queue.next_at().filter(|at| *at <= until) else {
                 self.now = self.now.max(until);
@@ -267,7 +278,15 @@ impl Network {
             };
             self.now = at;
             self.events += 1;
-            self.handle(event, observer);
+            self.handle(event);
+            for seen in self.seen.drain(..) {
+                match seen {
+                    Seen::Packet(link, event, packet) => {
+                        observer.on_packet(link, event, &packet, at);
+                    }
+                    Seen::Link(link, state) => observer.on_link_state(link, state, at),
+                }
+            }
         }
     }
 
@@ -290,39 +309,39 @@ impl Network {
         }
     }
 
-    fn handle(&mut self, event: Event, observer: &mut dyn Observer) {
+    fn handle(&mut self, event: Event) {
         match event {
-            Event::Medium(medium) => self.handle_medium(medium, observer),
-            Event::Connection(id) => self.handle_connection_timeout(id, observer),
-            Event::Engine(id) => self.handle_engine_timeout(id, observer),
-            Event::ToHost(id) => self.reach_host(id, observer),
-            Event::LinkState(medium) => self.handle_link_state(medium, observer),
+            Event::Medium(medium) => self.handle_medium(medium),
+            Event::Connection(id) => self.handle_connection_timeout(id),
+            Event::Engine(id) => self.handle_engine_timeout(id),
+            Event::ToHost(id) => self.reach_host(id),
+            Event::LinkState(medium) => self.handle_link_state(medium),
             Event::Open(id) => {
                 let mut out = core::mem::take(&mut self.scratch);
                 let slot = &mut self.slots[id as usize];
                 slot.opened = true;
                 slot.connection.open(self.now, &mut out);
-                self.send_all(id, out, observer);
+                self.send_all(id, out);
             }
-            Event::LinkReport(id, state) => self.notify_engine(id, state, observer),
-            Event::Warning(id, begins) => self.warn_engine(id, begins, observer),
+            Event::LinkReport(id, state) => self.notify_engine(id, state),
+            Event::Warning(id, begins) => self.warn_engine(id, begins),
             Event::Restart(id) => self.restart_engine(id),
             Event::SplitRestart(id) => self.restart_split(id),
-            Event::BadLink(id) => self.handle_bad_link(id, observer),
-            Event::Source(id) => self.handle_source(id, observer),
+            Event::BadLink(id) => self.handle_bad_link(id),
+            Event::Source(id) => self.handle_source(id),
             Event::Change(id) => self.handle_change(id),
-            Event::MobileMessage(id, message) => self.handle_mobile_message(id, message, observer),
-            Event::MobileLink(id, state) => self.report_to_mobile_host(id, state, observer),
-            Event::MobileWarning(id, begins) => self.warn_mobile_host(id, begins, observer),
-            Event::MobileTimer(id) => self.handle_mobile_timeout(id, observer),
-            Event::Mail => self.handle_mail(observer),
-            Event::Station(id) => self.handle_station_timeout(id, observer),
-            Event::Compressed(id) => self.handle_compressed(id, observer),
+            Event::MobileMessage(id, message) => self.handle_mobile_message(id, message),
+            Event::MobileLink(id, state) => self.report_to_mobile_host(id, state),
+            Event::MobileWarning(id, begins) => self.warn_mobile_host(id, begins),
+            Event::MobileTimer(id) => self.handle_mobile_timeout(id),
+            Event::Mail => self.handle_mail(),
+            Event::Station(id) => self.handle_station_timeout(id),
+            Event::Compressed(id) => self.handle_compressed(id),
             Event::Sample => self.take_samples(),
         }
     }
 
-    fn handle_medium(&mut self, id: u32, observer: &mut dyn Observer) {
+    fn handle_medium(&mut self, id: u32) {
         let now = self.now;
         let medium = &mut self.media[id as usize];
         if medium.scheduled != Some(now) {
@@ -339,17 +358,12 @@ impl Network {
             // Those behind it are in the frame around the packet.
             let bits = carried.packet.len_bytes() * 8;
             carried.packet.corrupted |= flipped_bits.iter().any(|bit| *bit < bits);
-            self.note(
-                carried.link,
-                PacketEvent::Arrived,
-                &carried.packet,
-                observer,
-            );
+            self.note(carried.link, PacketEvent::Arrived, &carried.packet);
             let to = self.links[carried.link.0 as usize].to;
-            self.arrive(to, &carried, observer);
+            self.arrive(to, &carried);
         }
         self.schedule_medium(id);
-        self.report_lost_attempts(id, observer);
+        self.report_lost_attempts(id);
     }
 
     fn schedule_medium(&mut self, id: u32) {
@@ -363,36 +377,36 @@ impl Network {
     }
 
     /// A packet has come to a node.
-    fn arrive(&mut self, node: NodeId, carried: &Carried, observer: &mut dyn Observer) {
+    fn arrive(&mut self, node: NodeId, carried: &Carried) {
         let Carried { packet, dscp, .. } = carried;
         if packet.to == node {
-            return self.enter_host(node, packet, observer);
+            return self.enter_host(node, packet);
         }
         let hop = &self.nodes[node.0 as usize];
         if self.is_encrypted {
-            self.forward(node, packet, *dscp, observer);
+            self.forward(node, packet, *dscp);
         } else if let Some(engine) = hop.engine {
-            self.pass_engine(engine, node, carried, observer);
+            self.pass_engine(engine, node, carried);
         } else if let Some(split) = hop.split {
-            self.pass_split(split, node, carried, observer);
+            self.pass_split(split, node, carried);
         } else if let Some(bad_link) = hop.bad_link {
-            self.pass_bad_link_node(bad_link, node, carried, observer);
+            self.pass_bad_link_node(bad_link, node, carried);
         } else {
-            self.forward(node, packet, *dscp, observer);
+            self.forward(node, packet, *dscp);
         }
     }
 
     /// On its way from `node`.
-    fn forward(&mut self, node: NodeId, packet: &Packet, dscp: u8, observer: &mut dyn Observer) {
+    fn forward(&mut self, node: NodeId, packet: &Packet, dscp: u8) {
         let link = self.routes[node.0 as usize][packet.to.0 as usize];
         if link != NO_LINK {
-            self.send(LinkId(link), packet, dscp, observer);
+            self.send(LinkId(link), packet, dscp);
         }
     }
 
-    fn send(&mut self, id: LinkId, packet: &Packet, dscp: u8, observer: &mut dyn Observer) {
+    fn send(&mut self, id: LinkId, packet: &Packet, dscp: u8) {
         let now = self.now;
-        self.note(id, PacketEvent::Sent, packet, observer);
+        self.note(id, PacketEvent::Sent, packet);
         let medium_id = self.links[id.0 as usize].medium;
         let medium = &mut self.media[medium_id as usize];
         let len = u64::from(packet.len_bytes()) + medium.overhead_bytes;
@@ -407,19 +421,13 @@ impl Network {
             .model
             .enqueue_from(station, priority, carried, len, now);
         if let Enqueue::Dropped { reason } = outcome {
-            self.note(id, PacketEvent::Dropped(reason), packet, observer);
+            self.note(id, PacketEvent::Dropped(reason), packet);
         }
         self.schedule_medium(medium_id);
     }
 
     /// For the observer and the digest.
-    fn note(
-        &mut self,
-        link: LinkId,
-        event: PacketEvent,
-        packet: &Packet,
-        observer: &mut dyn Observer,
-    ) {
+    fn note(&mut self, link: LinkId, event: PacketEvent, packet: &Packet) {
         let kind = match event {
             PacketEvent::Sent => 1,
             PacketEvent::Dropped(_) => 2,
@@ -443,8 +451,8 @@ impl Network {
             Body::Datagram { source, number, .. } => mix(u64::from(*source) << 48 ^ number),
             Body::BadLink { fh, mh } => mix(u64::from(fh.port) << 48 ^ u64::from(mh.port)),
         }
-        if observer.wants_packets() {
-            observer.on_packet(link, event, packet, self.now);
+        if self.is_watched {
+            self.seen.push(Seen::Packet(link, event, *packet));
         }
     }
 }

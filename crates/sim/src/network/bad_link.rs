@@ -12,7 +12,7 @@ use holdfast_link::MediumState;
 use holdfast_wire::{Duration, Endpoint, Flags, Instant, SeqNum};
 
 use super::{Carried, DSCP_DEFAULT, Event, Network};
-use crate::observe::{LinkId, Observer};
+use crate::observe::LinkId;
 use crate::packet::{Body, NodeId, Packet};
 
 /// What such a node is to be.
@@ -117,18 +117,12 @@ impl Network {
     }
 
     /// A packet that is not for this node.
-    pub(super) fn pass_bad_link_node(
-        &mut self,
-        id: u32,
-        node: NodeId,
-        carried: &Carried,
-        observer: &mut dyn Observer,
-    ) {
+    pub(super) fn pass_bad_link_node(&mut self, id: u32, node: NodeId, carried: &Carried) {
         let reporter = &mut self.bad_links[id as usize];
         let mobiles = self.links[reporter.role.wireless.0 as usize].to;
         let from_mh = self.links[carried.link.0 as usize].from == mobiles;
         reporter.note(&carried.packet, from_mh);
-        self.forward(node, &carried.packet, carried.dscp, observer);
+        self.forward(node, &carried.packet, carried.dscp);
     }
 
     /// Links are down from now on: their senders get messages.
@@ -142,7 +136,7 @@ impl Network {
     }
 
     /// A message to each sender that waits, as long as the link is down.
-    pub(super) fn handle_bad_link(&mut self, id: u32, observer: &mut dyn Observer) {
+    pub(super) fn handle_bad_link(&mut self, id: u32) {
         let reporter = &mut self.bad_links[id as usize];
         // Of an outage that has ended, and another one has begun since.
         if reporter.next_at.is_none_or(|at| at != self.now) {
@@ -155,7 +149,7 @@ impl Network {
         if medium.schedule.state_at(self.now) == MediumState::Up {
             return;
         }
-        self.send_bad_link_messages(id, observer);
+        self.send_bad_link_messages(id);
         let next = self.now + role.every.max(INTERVAL_MIN);
         self.bad_links[id as usize].next_at = Some(next);
         self.queue.push(next, Event::BadLink(id));
@@ -163,20 +157,20 @@ impl Network {
 
     /// Messages if attempts over this medium have failed since the last time. On a link without a rate they are late:
     /// no event shows the end of an attempt there.
-    pub(super) fn report_lost_attempts(&mut self, medium: u32, observer: &mut dyn Observer) {
+    pub(super) fn report_lost_attempts(&mut self, medium: u32) {
         let lost = self.media[medium as usize].model.attempts_lost();
         for id in 0..self.bad_links.len() {
             let reporter = &mut self.bad_links[id];
             let own = self.links[reporter.role.wireless.0 as usize].medium;
             if own == medium && lost > reporter.attempts_lost {
                 reporter.attempts_lost = lost;
-                self.send_bad_link_messages(id as u32, observer);
+                self.send_bad_link_messages(id as u32);
             }
         }
     }
 
     /// A message to each sender that waits for an ACK.
-    fn send_bad_link_messages(&mut self, id: u32, observer: &mut dyn Observer) {
+    fn send_bad_link_messages(&mut self, id: u32) {
         let reporter = &self.bad_links[id as usize];
         let node = reporter.node;
         let waiting = reporter.connections.iter();
@@ -190,7 +184,7 @@ impl Network {
             })
             .collect();
         for message in &messages {
-            self.forward(node, message, DSCP_DEFAULT, observer);
+            self.forward(node, message, DSCP_DEFAULT);
         }
     }
 }

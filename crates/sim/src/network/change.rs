@@ -6,8 +6,8 @@ use holdfast_core::LinkEvent;
 use holdfast_link::MediumState;
 use holdfast_wire::Instant;
 
-use super::{Event, Network};
-use crate::observe::{LinkId, Observer};
+use super::{Event, Network, Seen};
+use crate::observe::LinkId;
 use crate::packet::NodeId;
 
 /// What becomes different.
@@ -96,7 +96,7 @@ impl Network {
         }
     }
 
-    pub(super) fn handle_link_state(&mut self, id: u32, observer: &mut dyn Observer) {
+    pub(super) fn handle_link_state(&mut self, id: u32) {
         let now = self.now;
         let medium = &mut self.media[id as usize];
         let state = medium.schedule.state_at(now);
@@ -105,7 +105,7 @@ impl Network {
             self.schedule_change(id, now);
         }
         for link in &links {
-            observer.on_link_state(*link, state, now);
+            self.seen.push(Seen::Link(*link, state));
             for index in 0..self.slots.len() {
                 let slot = &self.slots[index];
                 let sender = slot.sender.map(|sender| &self.slots[sender.0 as usize]);
@@ -113,7 +113,7 @@ impl Network {
                 self.slots[index].note_link(*link, state, begun, now);
             }
         }
-        self.notify_mobiles(&links, observer);
+        self.notify_mobiles(&links);
         if state == MediumState::Down {
             self.note_bad_links(&links);
         }

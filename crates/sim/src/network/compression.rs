@@ -11,7 +11,6 @@ use holdfast_wire::{Duration, Instant};
 
 use super::{ConnectionId, Event, Network};
 use crate::content::ContentKind;
-use crate::observe::Observer;
 use crate::packet::{Body, NodeId, Packet};
 
 /// Compressed payloads that are remembered: more than any queue holds packets.
@@ -93,7 +92,6 @@ impl Network {
         resend: &Resend<Packet>,
         pieces: &[Packet],
         dscp: u8,
-        observer: &mut dyn Observer,
     ) {
         let mut sent = 0;
         for plain in pieces {
@@ -112,34 +110,21 @@ impl Network {
                 tcp.wire = Some(self.payloads.add(payload));
                 time = gateway.role.compression_time * len / TIMED_BYTES;
             }
-            self.forward_after(id, &packet, dscp, time, observer);
+            self.forward_after(id, &packet, dscp, time);
         }
     }
 
     /// Toward the MHs, behind what is being compressed.
-    pub(super) fn forward_in_turn(
-        &mut self,
-        id: u32,
-        packet: &Packet,
-        dscp: u8,
-        observer: &mut dyn Observer,
-    ) {
-        self.forward_after(id, packet, dscp, Duration::ZERO, observer);
+    pub(super) fn forward_in_turn(&mut self, id: u32, packet: &Packet, dscp: u8) {
+        self.forward_after(id, packet, dscp, Duration::ZERO);
     }
 
-    fn forward_after(
-        &mut self,
-        id: u32,
-        packet: &Packet,
-        dscp: u8,
-        time: Duration,
-        observer: &mut dyn Observer,
-    ) {
+    fn forward_after(&mut self, id: u32, packet: &Packet, dscp: u8, time: Duration) {
         let now = self.now;
         let gateway = &mut self.engines[id as usize];
         let compressing = &mut gateway.compressing;
         if compressing.waiting.is_empty() && time == Duration::ZERO {
-            return self.leave_engine(id, packet, dscp, observer);
+            return self.leave_engine(id, packet, dscp);
         }
         compressing.busy_until = compressing.busy_until.max(now) + time;
         let at = compressing.busy_until;
@@ -148,10 +133,10 @@ impl Network {
     }
 
     /// A packet is compressed, or has waited for one that is now.
-    pub(super) fn handle_compressed(&mut self, id: u32, observer: &mut dyn Observer) {
+    pub(super) fn handle_compressed(&mut self, id: u32) {
         let gateway = &mut self.engines[id as usize];
         if let Some((packet, dscp)) = gateway.compressing.waiting.pop_front() {
-            self.leave_engine(id, &packet, dscp, observer);
+            self.leave_engine(id, &packet, dscp);
         }
     }
 

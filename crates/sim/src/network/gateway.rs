@@ -15,7 +15,7 @@ use holdfast_wire::{Duration, Instant};
 use super::at_host::AtHost;
 use super::compression::Compressing;
 use super::{Carried, DSCP_DEFAULT, Event, Network};
-use crate::observe::{LinkId, Observer};
+use crate::observe::LinkId;
 use crate::packet::{NodeId, Packet};
 
 /// How the gateway learns of outages besides by silence.
@@ -136,13 +136,7 @@ impl Network {
     }
 
     /// A packet that is not for this node.
-    pub(super) fn pass_engine(
-        &mut self,
-        id: u32,
-        node: NodeId,
-        carried: &Carried,
-        observer: &mut dyn Observer,
-    ) {
+    pub(super) fn pass_engine(&mut self, id: u32, node: NodeId, carried: &Carried) {
         let Carried { packet, dscp, link } = carried;
         let gateway = &mut self.engines[id as usize];
         let mobiles = self.links[gateway.role.wireless.0 as usize].to;
@@ -157,44 +151,37 @@ impl Network {
         // What is corrupted is no segment to be believed: passed on, as the daemon does.
         let segment = packet.segment().filter(|_| !packet.corrupted);
         let (Some(direction), Some(segment)) = (direction, segment) else {
-            return self.forward(node, packet, *dscp, observer);
+            return self.forward(node, packet, *dscp);
         };
         let segment = *segment;
-        if direction == Direction::Downlink && !self.arrives_at_station(id, packet, observer) {
+        if direction == Direction::Downlink && !self.arrives_at_station(id, packet) {
             return;
         }
-        self.judge(id, direction, packet, *dscp, observer);
+        self.judge(id, direction, packet, *dscp);
         if direction == Direction::Uplink {
-            self.leaves_by_station(id, &segment, observer);
+            self.leaves_by_station(id, &segment);
         }
     }
 
     /// The engine's verdict on a packet with a segment holds, and its actions follow.
-    pub(super) fn judge(
-        &mut self,
-        id: u32,
-        direction: Direction,
-        packet: &Packet,
-        dscp: u8,
-        observer: &mut dyn Observer,
-    ) {
+    pub(super) fn judge(&mut self, id: u32, direction: Direction, packet: &Packet, dscp: u8) {
         let Some((verdict, actions)) = self.verdict(id, direction, packet) else {
             return;
         };
         match verdict {
             Verdict::Forward if direction == Direction::Downlink => {
-                self.forward_in_turn(id, packet, dscp, observer);
+                self.forward_in_turn(id, packet, dscp);
             }
-            Verdict::Forward => self.leave_engine(id, packet, dscp, observer),
+            Verdict::Forward => self.leave_engine(id, packet, dscp),
             Verdict::ForwardWithSack(sack) => {
-                self.leave_engine(id, &packet.with_sack(sack), dscp, observer);
+                self.leave_engine(id, &packet.with_sack(sack), dscp);
             }
             Verdict::ForwardWithAck { ack, window } => {
-                self.leave_engine(id, &packet.with_ack(ack, window), dscp, observer);
+                self.leave_engine(id, &packet.with_ack(ack, window), dscp);
             }
             Verdict::Suppress => {}
         }
-        self.perform(id, actions, observer);
+        self.perform(id, actions);
     }
 
     /// The engine's verdict on a packet with a segment, and what it asks for; none: it has no
@@ -220,7 +207,6 @@ impl Network {
         addresses: &[IpAddr],
         event: LinkEvent,
         source: LinkSource,
-        observer: &mut dyn Observer,
     ) {
         let now = self.now;
         let gateway = &mut self.engines[id as usize];
@@ -228,17 +214,17 @@ impl Network {
         gateway
             .engine
             .handle_link(addresses, event, source, now, &mut actions);
-        self.perform(id, actions, observer);
+        self.perform(id, actions);
     }
 
     /// The engine takes a flow over.
-    pub(super) fn adopt(&mut self, id: u32, state: &FlowState, observer: &mut dyn Observer) {
+    pub(super) fn adopt(&mut self, id: u32, state: &FlowState) {
         let now = self.now;
         let uplink = self.uplink_header(&state.key);
         let gateway = &mut self.engines[id as usize];
         let mut actions = core::mem::take(&mut gateway.actions);
         gateway.engine.adopt(state, uplink, now, &mut actions);
-        self.perform(id, actions, observer);
+        self.perform(id, actions);
     }
 
     /// For what is made in the name of an MH from which nothing has passed here yet.
@@ -252,36 +238,26 @@ impl Network {
     }
 
     /// What an engine knows of these addresses' flows, for another station.
-    pub(super) fn export(
-        &mut self,
-        id: u32,
-        addresses: &[IpAddr],
-        observer: &mut dyn Observer,
-    ) -> Vec<FlowState> {
+    pub(super) fn export(&mut self, id: u32, addresses: &[IpAddr]) -> Vec<FlowState> {
         let now = self.now;
         let gateway = &mut self.engines[id as usize];
         let mut actions = core::mem::take(&mut gateway.actions);
         let states = gateway.engine.export(addresses, now, &mut actions);
-        self.perform(id, actions, observer);
+        self.perform(id, actions);
         states
     }
 
     /// What was held of these flows goes on.
-    pub(super) fn go(&mut self, id: u32, flows: &[FlowKey], observer: &mut dyn Observer) {
+    pub(super) fn go(&mut self, id: u32, flows: &[FlowKey]) {
         let now = self.now;
         let gateway = &mut self.engines[id as usize];
         let mut actions = core::mem::take(&mut gateway.actions);
         gateway.engine.go(flows, now, &mut actions);
-        self.perform(id, actions, observer);
+        self.perform(id, actions);
     }
 
     /// The engine forgets these addresses' flows. Returns what it had cached.
-    pub(super) fn release(
-        &mut self,
-        id: u32,
-        addresses: &[IpAddr],
-        observer: &mut dyn Observer,
-    ) -> Vec<Packet> {
+    pub(super) fn release(&mut self, id: u32, addresses: &[IpAddr]) -> Vec<Packet> {
         let gateway = &mut self.engines[id as usize];
         let mut actions = core::mem::take(&mut gateway.actions);
         let (mut kept, mut packets) = (Vec::new(), Vec::new());
@@ -289,11 +265,11 @@ impl Network {
         for piece in &kept {
             Packet::of_resend(piece, &mut packets);
         }
-        self.perform(id, actions, observer);
+        self.perform(id, actions);
         packets
     }
 
-    pub(super) fn handle_engine_timeout(&mut self, id: u32, observer: &mut dyn Observer) {
+    pub(super) fn handle_engine_timeout(&mut self, id: u32) {
         let now = self.now;
         let gateway = &mut self.engines[id as usize];
         if gateway.scheduled != Some(now) {
@@ -304,16 +280,11 @@ impl Network {
         if gateway.engine.poll_timeout().is_some_and(|at| at <= now) {
             gateway.engine.handle_timeout(now, &mut actions);
         }
-        self.perform(id, actions, observer);
+        self.perform(id, actions);
     }
 
     /// Does what the engine asks for, in order.
-    pub(super) fn perform(
-        &mut self,
-        id: u32,
-        mut actions: Actions<Packet>,
-        observer: &mut dyn Observer,
-    ) {
+    pub(super) fn perform(&mut self, id: u32, mut actions: Actions<Packet>) {
         let gateway = &mut self.engines[id as usize];
         if let Some(host) = &mut gateway.host {
             host.note_peers(&mut gateway.engine);
@@ -327,18 +298,18 @@ impl Network {
                     let dscp = ahead_dscp.filter(|_| resend.ahead).unwrap_or(DSCP_DEFAULT);
                     Packet::of_resend(&resend, &mut pieces);
                     if resend.compress.is_some() {
-                        self.send_compressed(id, &resend, &pieces, dscp, observer);
+                        self.send_compressed(id, &resend, &pieces, dscp);
                         pieces.clear();
                     }
                     for piece in pieces.drain(..) {
-                        self.forward_in_turn(id, &piece, dscp, observer);
+                        self.forward_in_turn(id, &piece, dscp);
                     }
                 }
                 Action::Send(made) => {
-                    self.leave_engine(id, &Packet::of_made(&made), DSCP_DEFAULT, observer);
+                    self.leave_engine(id, &Packet::of_made(&made), DSCP_DEFAULT);
                 }
                 Action::Repeat(packet) => {
-                    self.forward_in_turn(id, &packet, DSCP_DEFAULT, observer);
+                    self.forward_in_turn(id, &packet, DSCP_DEFAULT);
                 }
                 // Hosts of the simulator ignore it, as most systems do.
                 Action::Notify(_) => {}
@@ -412,19 +383,19 @@ impl Network {
     }
 
     /// The link is going down soon.
-    pub(super) fn warn_engine(&mut self, id: u32, begins: Instant, observer: &mut dyn Observer) {
+    pub(super) fn warn_engine(&mut self, id: u32, begins: Instant) {
         let now = self.now;
         let gateway = &mut self.engines[id as usize];
         let mut actions = core::mem::take(&mut gateway.actions);
         let engine = &mut gateway.engine;
         let source = LinkSource::Signal;
         engine.handle_all_links(LinkEvent::GoingDownSoon(None), source, now, &mut actions);
-        self.perform(id, actions, observer);
+        self.perform(id, actions);
         self.schedule_warning(id, begins);
     }
 
     /// The report has arrived.
-    pub(super) fn notify_engine(&mut self, id: u32, event: LinkEvent, observer: &mut dyn Observer) {
+    pub(super) fn notify_engine(&mut self, id: u32, event: LinkEvent) {
         let now = self.now;
         let gateway = &self.engines[id as usize];
         let mobiles = self.links[gateway.role.wireless.0 as usize].to;
@@ -444,7 +415,7 @@ impl Network {
         } else {
             engine.handle_link(&addresses, event, signal.source, now, &mut actions);
         }
-        self.perform(id, actions, observer);
+        self.perform(id, actions);
     }
 
     /// A new engine, with what the old one has written down.

@@ -18,7 +18,6 @@ use holdfast_core::{Direction, FlowKey, LinkEvent, LinkSource};
 use holdfast_wire::{Duration, Instant, Segment};
 
 use super::{Event, Network};
-use crate::observe::Observer;
 use crate::packet::{NodeId, Packet};
 
 /// The one mobile: all MHs move together.
@@ -159,12 +158,7 @@ impl Network {
     }
 
     /// The mobile has sent a message to an engine.
-    pub(super) fn handle_mobile_message(
-        &mut self,
-        id: u32,
-        message: MobileMessage,
-        observer: &mut dyn Observer,
-    ) {
+    pub(super) fn handle_mobile_message(&mut self, id: u32, message: MobileMessage) {
         let now = self.now;
         let wireless = self.engines[id as usize].wireless();
         let mobiles = self.links[wireless.0 as usize].to;
@@ -183,20 +177,15 @@ impl Network {
             removed: Vec::new(),
             epoch: self.stations.epoch,
         };
-        self.with_station(id, observer, |station, actions| {
+        self.with_station(id, |station, actions| {
             station.handle_notice(&notice, now, actions);
         });
-        self.notify_link(id, &addresses, event, LinkSource::Signal, observer);
+        self.notify_link(id, &addresses, event, LinkSource::Signal);
     }
 
     /// What becomes of a packet for an MH that came by the wired route. True: the engine is
     /// to have it.
-    pub(super) fn arrives_at_station(
-        &mut self,
-        id: u32,
-        packet: &Packet,
-        observer: &mut dyn Observer,
-    ) -> bool {
+    pub(super) fn arrives_at_station(&mut self, id: u32, packet: &Packet) -> bool {
         let (now, Some(segment)) = (self.now, packet.segment().copied()) else {
             return true;
         };
@@ -228,57 +217,52 @@ impl Network {
                 true
             }
             Disposition::Keep(mobile) => {
-                self.with_station(id, observer, |station, _| station.keep(mobile, copy, now));
+                self.with_station(id, |station, _| station.keep(mobile, copy, now));
                 false
             }
         }
     }
 
     /// An MH's segment has passed the engine.
-    pub(super) fn leaves_by_station(
-        &mut self,
-        id: u32,
-        segment: &Segment,
-        observer: &mut dyn Observer,
-    ) {
+    pub(super) fn leaves_by_station(&mut self, id: u32, segment: &Segment) {
         let address = segment.from.address;
         let station = self.stations.all.get(id as usize);
         if station.is_some_and(|station| station.handoff.wants_uplink(address)) {
             let flow = FlowKey::of(segment, Direction::Uplink);
-            self.with_station(id, observer, |station, actions| {
+            self.with_station(id, |station, actions| {
                 station.handle_uplink(&flow, segment.ack, actions);
             });
         }
     }
 
-    pub(super) fn handle_mail(&mut self, observer: &mut dyn Observer) {
+    pub(super) fn handle_mail(&mut self) {
         let now = self.now;
         match self.stations.mail.pop_front() {
             None => {}
             Some(Mail::Message { from, to, message }) => {
                 let station = &self.stations.all[to as usize];
                 if let Some(peer) = station.peer(from) {
-                    self.with_station(to, observer, |station, actions| {
+                    self.with_station(to, |station, actions| {
                         station.handle_message(peer, message, now, actions);
                     });
                 }
             }
             Some(Mail::Copied { to, mobile, copy }) => {
-                self.with_station(to, observer, |station, actions| {
+                self.with_station(to, |station, actions| {
                     station.handle_copy(mobile, *copy, now, actions);
                 });
             }
         }
     }
 
-    pub(super) fn handle_station_timeout(&mut self, id: u32, observer: &mut dyn Observer) {
+    pub(super) fn handle_station_timeout(&mut self, id: u32) {
         let now = self.now;
         let station = &mut self.stations.all[id as usize];
         if station.scheduled != Some(now) {
             return;
         }
         station.scheduled = None;
-        self.with_station(id, observer, |station, actions| {
+        self.with_station(id, |station, actions| {
             if station.poll_timeout().is_some_and(|at| at <= now) {
                 station.handle_timeout(now, actions);
             }
@@ -296,7 +280,6 @@ impl Network {
     fn with_station(
         &mut self,
         id: u32,
-        observer: &mut dyn Observer,
         act: impl FnOnce(&mut Handoff<Copy>, &mut Vec<HandoffAction<Copy>>),
     ) {
         let Some(station) = self.stations.all.get_mut(id as usize) else {
@@ -305,7 +288,7 @@ impl Network {
         let mut actions = Vec::new();
         act(&mut station.handoff, &mut actions);
         for action in actions {
-            self.perform_handoff(id, action, observer);
+            self.perform_handoff(id, action);
         }
         let stations = &mut self.stations.all;
         let bytes = stations
@@ -323,12 +306,7 @@ impl Network {
         }
     }
 
-    fn perform_handoff(
-        &mut self,
-        id: u32,
-        action: HandoffAction<Copy>,
-        observer: &mut dyn Observer,
-    ) {
+    fn perform_handoff(&mut self, id: u32, action: HandoffAction<Copy>) {
         let station = &mut self.stations.all[id as usize];
         let neighbour = |to: PeerId| station.neighbours[usize::from(to.0)];
         match action {
@@ -356,22 +334,16 @@ impl Network {
                 addresses,
                 to,
             } => {
-                self.export_to(id, (mobile, to), &addresses, observer);
+                self.export_to(id, (mobile, to), &addresses);
             }
             HandoffAction::Stop { mobile, addresses } => {
-                self.keep_released(id, mobile, &addresses, observer);
+                self.keep_released(id, mobile, &addresses);
             }
-            HandoffAction::Adopt(state) => self.adopt(id, &state, observer),
+            HandoffAction::Adopt(state) => self.adopt(id, &state),
             HandoffAction::Hold(flows) => self.engines[id as usize].hold(&flows),
-            HandoffAction::Go(flows) => self.go(id, &flows, observer),
+            HandoffAction::Go(flows) => self.go(id, &flows),
             HandoffAction::Deliver(copy) => {
-                self.judge(
-                    id,
-                    Direction::Downlink,
-                    &copy.packet,
-                    super::DSCP_DEFAULT,
-                    observer,
-                );
+                self.judge(id, Direction::Downlink, &copy.packet, super::DSCP_DEFAULT);
             }
             // Routes change when the experiment changes them, and the mobile counts for all.
             HandoffAction::TookOver { .. } | HandoffAction::EpochElsewhere { .. } => {}
@@ -379,34 +351,22 @@ impl Network {
     }
 
     /// What the engine knows of a mobile's flows goes to a neighbour.
-    fn export_to(
-        &mut self,
-        id: u32,
-        (mobile, to): (KeyId, PeerId),
-        addresses: &[IpAddr],
-        observer: &mut dyn Observer,
-    ) {
+    fn export_to(&mut self, id: u32, (mobile, to): (KeyId, PeerId), addresses: &[IpAddr]) {
         let now = self.now;
-        let states = self.export(id, addresses, observer);
+        let states = self.export(id, addresses);
         let lens = states.iter().map(|state| state.to_bytes().len());
         let longest = lens.max().unwrap_or_default();
         self.stations.state_bytes_max = self.stations.state_bytes_max.max(longest);
-        self.with_station(id, observer, |station, actions| {
+        self.with_station(id, |station, actions| {
             station.send_state(mobile, to, &states, now, actions);
         });
     }
 
     /// What the engine had cached for a mobile that has moved is buffered by the station.
-    fn keep_released(
-        &mut self,
-        id: u32,
-        mobile: KeyId,
-        addresses: &[IpAddr],
-        observer: &mut dyn Observer,
-    ) {
+    fn keep_released(&mut self, id: u32, mobile: KeyId, addresses: &[IpAddr]) {
         let now = self.now;
-        let pieces = self.release(id, addresses, observer);
-        self.with_station(id, observer, |station, _| {
+        let pieces = self.release(id, addresses);
+        self.with_station(id, |station, _| {
             for packet in pieces {
                 if let Some(segment) = packet.segment().copied() {
                     station.keep(mobile, Copy { packet, segment }, now);

@@ -11,7 +11,7 @@ use holdfast_wire::Duration;
 
 use super::at_host::AtHost;
 use super::{DSCP_DEFAULT, Event, GatewayRole, LinkSignal, Network};
-use crate::observe::{LinkId, Observer};
+use crate::observe::LinkId;
 use crate::packet::{NodeId, Packet};
 
 /// The engine at a host, and the reports about its link.
@@ -54,40 +54,30 @@ impl Network {
 
     /// A connection on a node sends a segment. If it passes, it has left before the engine gets the
     /// copy.
-    pub(super) fn leave_host(
-        &mut self,
-        node: NodeId,
-        packet: &Packet,
-        observer: &mut dyn Observer,
-    ) {
+    pub(super) fn leave_host(&mut self, node: NodeId, packet: &Packet) {
         let way = Direction::Downlink;
         match self.host_engine_for(node, packet) {
             Some(id) if self.engine_takes(id, way, packet) => {
-                self.judge(id, way, packet, DSCP_DEFAULT, observer);
+                self.judge(id, way, packet, DSCP_DEFAULT);
             }
             engine => {
-                self.leave_interface(node, *packet, DSCP_DEFAULT, observer);
-                self.copy_to_engine(engine, way, packet, observer);
+                self.leave_interface(node, *packet, DSCP_DEFAULT);
+                self.copy_to_engine(engine, way, packet);
             }
         }
     }
 
     /// A packet has come by a link to the node that it is for. If it passes, the engine gets the copy
     /// before the host answers.
-    pub(super) fn enter_host(
-        &mut self,
-        node: NodeId,
-        packet: &Packet,
-        observer: &mut dyn Observer,
-    ) {
+    pub(super) fn enter_host(&mut self, node: NodeId, packet: &Packet) {
         let way = Direction::Uplink;
         match self.host_engine_for(node, packet) {
             Some(id) if self.engine_takes(id, way, packet) => {
-                self.judge(id, way, packet, DSCP_DEFAULT, observer);
+                self.judge(id, way, packet, DSCP_DEFAULT);
             }
             engine => {
-                self.copy_to_engine(engine, way, packet, observer);
-                self.deliver(node, packet, observer);
+                self.copy_to_engine(engine, way, packet);
+                self.deliver(node, packet);
             }
         }
     }
@@ -107,60 +97,42 @@ impl Network {
     }
 
     /// A copy for the engine, if there is one: its verdict has no effect.
-    fn copy_to_engine(
-        &mut self,
-        engine: Option<u32>,
-        direction: Direction,
-        packet: &Packet,
-        observer: &mut dyn Observer,
-    ) {
+    fn copy_to_engine(&mut self, engine: Option<u32>, direction: Direction, packet: &Packet) {
         if let Some(id) = engine
             && let Some((_, actions)) = self.verdict(id, direction, packet)
         {
-            self.perform(id, actions, observer);
+            self.perform(id, actions);
         }
     }
 
     /// A packet goes on from an engine: by a link, or up to the host. What goes up is there when the
     /// engine has done all that it wants: the host's answers come to the engine after that.
-    pub(super) fn leave_engine(
-        &mut self,
-        id: u32,
-        packet: &Packet,
-        dscp: u8,
-        observer: &mut dyn Observer,
-    ) {
+    pub(super) fn leave_engine(&mut self, id: u32, packet: &Packet, dscp: u8) {
         let gateway = &mut self.engines[id as usize];
         let node = gateway.node;
         match &mut gateway.host {
-            None => self.forward(node, packet, dscp, observer),
+            None => self.forward(node, packet, dscp),
             Some(host) if packet.to == node => {
                 host.up.push_back(*packet);
                 self.queue.push(self.now, Event::ToHost(id));
             }
-            Some(_) => self.leave_interface(node, *packet, dscp, observer),
+            Some(_) => self.leave_interface(node, *packet, dscp),
         }
     }
 
     /// What an engine has passed up reaches the host.
-    pub(super) fn reach_host(&mut self, id: u32, observer: &mut dyn Observer) {
+    pub(super) fn reach_host(&mut self, id: u32) {
         let gateway = &mut self.engines[id as usize];
         let node = gateway.node;
         let packet = gateway.host.as_mut().and_then(|host| host.up.pop_front());
         if let Some(packet) = packet {
-            self.deliver(node, &packet, observer);
+            self.deliver(node, &packet);
         }
     }
 
     /// Out on a link, past the machine at the node's interface.
-    fn leave_interface(
-        &mut self,
-        node: NodeId,
-        mut packet: Packet,
-        dscp: u8,
-        observer: &mut dyn Observer,
-    ) {
+    fn leave_interface(&mut self, node: NodeId, mut packet: Packet, dscp: u8) {
         self.leaves_mobile(node, &mut packet);
-        self.forward(node, &packet, dscp, observer);
+        self.forward(node, &packet, dscp);
     }
 }

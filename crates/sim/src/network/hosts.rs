@@ -2,12 +2,11 @@
 //! A node's connections: what comes for them, and what they send.
 
 use super::{Event, Network};
-use crate::observe::Observer;
 use crate::packet::{Body, NodeId, Packet};
 
 impl Network {
     /// A packet has come to the node that it is for.
-    pub(super) fn deliver(&mut self, node: NodeId, packet: &Packet, observer: &mut dyn Observer) {
+    pub(super) fn deliver(&mut self, node: NodeId, packet: &Packet) {
         let Some(packet) = &self.restore(node, packet) else {
             return;
         };
@@ -31,7 +30,7 @@ impl Network {
                 if !packet.corrupted {
                     self.reaches_mobile(node, &tcp.segment);
                 }
-                self.input(id, packet, observer);
+                self.input(id, packet);
             }
         }
     }
@@ -45,15 +44,15 @@ impl Network {
     }
 
     /// A segment for a connection.
-    pub(super) fn input(&mut self, id: u32, packet: &Packet, observer: &mut dyn Observer) {
+    pub(super) fn input(&mut self, id: u32, packet: &Packet) {
         let mut out = core::mem::take(&mut self.scratch);
         let slot = &mut self.slots[id as usize];
         slot.opened = true;
         slot.connection.handle_segment(packet, self.now, &mut out);
-        self.send_all(id, out, observer);
+        self.send_all(id, out);
     }
 
-    pub(super) fn handle_connection_timeout(&mut self, id: u32, observer: &mut dyn Observer) {
+    pub(super) fn handle_connection_timeout(&mut self, id: u32) {
         let now = self.now;
         let slot = &mut self.slots[id as usize];
         if slot.scheduled != Some(now) {
@@ -64,25 +63,20 @@ impl Network {
         if slot.connection.poll_timeout().is_some_and(|at| at <= now) {
             slot.connection.handle_timeout(now, &mut out);
         }
-        self.send_all(id, out, observer);
+        self.send_all(id, out);
     }
 
     /// After each input of a connection: sends its segments, enters its deadlines, and relays
     /// what it has received.
-    pub(super) fn send_all(&mut self, id: u32, out: Vec<Packet>, observer: &mut dyn Observer) {
-        self.send_segments(id, out, observer);
+    pub(super) fn send_all(&mut self, id: u32, out: Vec<Packet>) {
+        self.send_segments(id, out);
         if let Some(other) = self.slots[id as usize].relays_to {
-            self.relay(id, other, observer);
+            self.relay(id, other);
         }
     }
 
     /// Sends a connection's segments; enters its deadlines.
-    pub(super) fn send_segments(
-        &mut self,
-        id: u32,
-        mut out: Vec<Packet>,
-        observer: &mut dyn Observer,
-    ) {
+    pub(super) fn send_segments(&mut self, id: u32, mut out: Vec<Packet>) {
         let now = self.now;
         self.note_acknowledged(id);
         let slot = &mut self.slots[id as usize];
@@ -108,7 +102,7 @@ impl Network {
             if let Body::Tcp(tcp) = &mut packet.body {
                 tcp.content = content;
             }
-            self.leave_host(node, packet, observer);
+            self.leave_host(node, packet);
         }
         out.clear();
         self.scratch = out;

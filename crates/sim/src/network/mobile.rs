@@ -19,7 +19,7 @@ use holdfast_link::MediumState;
 use holdfast_wire::{Duration, Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::{DSCP_DEFAULT, Event, Network};
-use crate::observe::{LinkId, Observer};
+use crate::observe::LinkId;
 use crate::packet::{Body, NodeId, Packet};
 use noted::Noted;
 use withheld::Withheld;
@@ -176,19 +176,14 @@ impl Network {
     }
 
     /// A report about the link arrives.
-    pub(super) fn report_to_mobile_host(
-        &mut self,
-        id: u32,
-        event: LinkEvent,
-        observer: &mut dyn Observer,
-    ) {
+    pub(super) fn report_to_mobile_host(&mut self, id: u32, event: LinkEvent) {
         let mobile = &mut self.mobiles[id as usize];
         let mut actions = Vec::new();
         let flows = mobile.observed(&mobile.machine.flows_needed_for(event, self.now));
         mobile
             .machine
             .handle_link(event, &flows, self.now, &mut actions);
-        self.perform_of_mobile(id, actions, observer);
+        self.perform_of_mobile(id, actions);
     }
 
     /// The first outage that begins after `after` is announced, if outages are.
@@ -215,19 +210,14 @@ impl Network {
     }
 
     /// The link will go at `begins`.
-    pub(super) fn warn_mobile_host(
-        &mut self,
-        id: u32,
-        begins: Instant,
-        observer: &mut dyn Observer,
-    ) {
+    pub(super) fn warn_mobile_host(&mut self, id: u32, begins: Instant) {
         let lead = begins.saturating_since(self.now);
         let event = LinkEvent::GoingDownSoon(Some(lead));
-        self.report_to_mobile_host(id, event, observer);
+        self.report_to_mobile_host(id, event);
         self.announce_next_outage(id, begins);
     }
 
-    pub(super) fn handle_mobile_timeout(&mut self, id: u32, observer: &mut dyn Observer) {
+    pub(super) fn handle_mobile_timeout(&mut self, id: u32) {
         let now = self.now;
         let mobile = &mut self.mobiles[id as usize];
         if mobile.scheduled != Some(now) {
@@ -239,7 +229,7 @@ impl Network {
         let pausing = mobile.pausing(now);
         if !pausing.is_empty() {
             mobile.machine.handle_pauses(&pausing, now, &mut actions);
-            self.perform_of_mobile(id, core::mem::take(&mut actions), observer);
+            self.perform_of_mobile(id, core::mem::take(&mut actions));
         }
         let mobile = &mut self.mobiles[id as usize];
         if mobile.machine.needs_segment_count(now) {
@@ -250,22 +240,17 @@ impl Network {
             let flows = mobile.observed(&mobile.machine.flows_needed(now));
             mobile.machine.handle_timeout(&flows, now, &mut actions);
         }
-        self.perform_of_mobile(id, actions, observer);
+        self.perform_of_mobile(id, actions);
     }
 
     /// Does what the machine wants done.
-    fn perform_of_mobile(
-        &mut self,
-        id: u32,
-        actions: Vec<HostAction>,
-        observer: &mut dyn Observer,
-    ) {
+    fn perform_of_mobile(&mut self, id: u32, actions: Vec<HostAction>) {
         let now = self.now;
         let node = self.mobiles[id as usize].node;
         for action in actions {
             let (made, copies) = self.mobiles[id as usize].perform(action, now);
             for packet in made.iter().cycle().take(copies.into()) {
-                self.forward(node, packet, DSCP_DEFAULT, observer);
+                self.forward(node, packet, DSCP_DEFAULT);
             }
         }
         self.schedule_mobile(id);

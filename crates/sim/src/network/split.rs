@@ -16,7 +16,7 @@ use holdfast_wire::{Endpoint, Flags, Instant, Segment};
 
 use super::watch::Slot;
 use super::{Carried, ConnectionId, Event, Network};
-use crate::observe::{LinkId, Observer};
+use crate::observe::LinkId;
 use crate::packet::{NodeId, Packet};
 use crate::tcp::{Application, Connection, End, Reading, State, TcpSettings};
 
@@ -81,18 +81,12 @@ impl Network {
     }
 
     /// A packet that is not for this node.
-    pub(super) fn pass_split(
-        &mut self,
-        id: u32,
-        node: NodeId,
-        carried: &Carried,
-        observer: &mut dyn Observer,
-    ) {
+    pub(super) fn pass_split(&mut self, id: u32, node: NodeId, carried: &Carried) {
         let Carried { packet, dscp, link } = carried;
         let Some(slot) = self.half_of(id, packet, *link) else {
-            return self.forward(node, packet, *dscp, observer);
+            return self.forward(node, packet, *dscp);
         };
-        self.input(slot, packet, observer);
+        self.input(slot, packet);
     }
 
     /// The half that a packet is for; a SYN of an MH makes two. None: it passes.
@@ -152,7 +146,7 @@ impl Network {
     }
 
     /// What one half of a connection has received goes to the other one.
-    pub(super) fn relay(&mut self, half: u32, other: u32, observer: &mut dyn Observer) {
+    pub(super) fn relay(&mut self, half: u32, other: u32) {
         let now = self.now;
         for [source, sink] in [[half, other], [other, half]] {
             let mut out = core::mem::take(&mut self.scratch);
@@ -160,7 +154,7 @@ impl Network {
             let connection = &mut self.slots[sink as usize].connection;
             connection.supply(received, now, &mut out);
             let acknowledged = connection.acknowledged();
-            self.send_segments(sink, out, observer);
+            self.send_segments(sink, out);
 
             let mut out = core::mem::take(&mut self.scratch);
             let has_died = self.slots[sink as usize].is_dead();
@@ -170,7 +164,7 @@ impl Network {
             } else {
                 connection.read_up_to(acknowledged, now, &mut out);
             }
-            self.send_segments(source, out, observer);
+            self.send_segments(source, out);
         }
     }
 

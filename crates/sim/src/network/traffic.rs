@@ -6,7 +6,6 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use super::{DSCP_DEFAULT, Event, Network};
-use crate::observe::Observer;
 use crate::outcome::CrossOutcome;
 use crate::packet::{Body, DATAGRAM_HEADERS_LEN, NodeId, Packet};
 
@@ -80,7 +79,7 @@ impl Network {
         }
     }
 
-    pub(super) fn handle_source(&mut self, id: u32, observer: &mut dyn Observer) {
+    pub(super) fn handle_source(&mut self, id: u32) {
         let source = &mut self.sources[id as usize];
         let settings = source.settings;
         if self.now >= settings.stop {
@@ -100,6 +99,6 @@ impl Network {
         source.advance();
         let next_at = source.next_at;
         self.queue.push(next_at, Event::Source(id));
-        self.forward(settings.from, &packet, DSCP_DEFAULT, observer);
+        self.forward(settings.from, &packet, DSCP_DEFAULT);
     }
 }

@@ -6,7 +6,7 @@ use holdfast_wire::{Duration, Instant};
 
 use super::{ConnectionId, Event, Network};
 use crate::content::ContentKind;
-use crate::observe::{LinkId, Observer};
+use crate::observe::LinkId;
 use crate::outcome::{Sample, Stall};
 use crate::packet::NodeId;
 use crate::tcp::{Connection, Ending};
@@ -223,7 +223,7 @@ impl Network {
 
     /// Links have changed: the hosts at their ends that watch their hardware get
     /// of it. One is connected as long as any link toward it carries.
-    pub(super) fn notify_mobiles(&mut self, links: &[LinkId], observer: &mut dyn Observer) {
+    pub(super) fn notify_mobiles(&mut self, links: &[LinkId]) {
         let now = self.now;
         for index in 0..self.slots.len() {
             let node = self.slots[index].node;
@@ -245,7 +245,7 @@ impl Network {
             let mut out = core::mem::take(&mut self.scratch);
             let connection = &mut self.slots[index].connection;
             connection.handle_link(up, now, &mut out);
-            self.send_all(index as u32, out, observer);
+            self.send_all(index as u32, out);
         }
     }
 

@@ -105,7 +105,7 @@ impl Row {
 
     fn forward(&mut self, packet: &Packet) {
         let gateway = self.nodes[1];
-        self.network.forward(gateway, packet, DSCP_DEFAULT, &mut ());
+        self.network.forward(gateway, packet, DSCP_DEFAULT);
     }
 
     fn resend(&mut self, direction: Direction, seq: u32, ahead: bool) {
@@ -125,8 +125,7 @@ impl Row {
             path_mtu: None,
             compress: None,
         };
-        self.network
-            .perform(0, vec![Action::Resend(piece)], &mut ());
+        self.network.perform(0, vec![Action::Resend(piece)]);
     }
 
     fn arrivals(&mut self) -> Arrivals {
@@ -166,7 +165,7 @@ fn on_a_half_duplex_link_what_goes_ahead_still_takes_turns_with_the_other_end() 
     row.forward(&row.packet(Direction::Downlink, 2, 960));
     for seq in [101, 102] {
         let packet = row.packet(Direction::Uplink, seq, 960);
-        row.network.forward(mh, &packet, DSCP_DEFAULT, &mut ());
+        row.network.forward(mh, &packet, DSCP_DEFAULT);
     }
     row.resend(Direction::Downlink, 9, true);
     assert_eq!(row.nodes[1], gateway);
@@ -204,7 +203,7 @@ fn a_made_ack_carries_its_blocks_and_a_packet_goes_on_with_others() {
         timestamps: None,
         sack,
     };
-    row.network.perform(0, vec![Action::Send(made)], &mut ());
+    row.network.perform(0, vec![Action::Send(made)]);
     let [down, _] = row.wireless;
     assert_eq!(row.arrivals().all, [(down, 5, sack)]);
     let mut with_two = row.packet(Direction::Uplink, 1, 0);
