@@ -35,7 +35,9 @@ START = Path.cwd()
 os.chdir(Path(__file__).resolve().parent.parent)
 RESULTS = Path("docs/figures.json")
 PAGES = [
-    Path("README.md"), Path("docs/measurements.md"), Path("docs/senders.md"),
+    Path("README.md"),
+    *(Path("docs", f"{name}.md") for name in (
+        "measurements", "senders", "data-path", "mobile-data-path", "lab", "link-models", "link-signals", "testing")),
     *sorted(Path("docs/schemes").glob("*.md")), *sorted(Path("papers").glob("*/README.md")),
 ]
 
