@@ -15,7 +15,6 @@ use std::io::{self, Read as _};
 use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use libbpf_rs::query::{MapInfo, MapInfoIter};
 use libbpf_rs::{
@@ -435,11 +434,6 @@ fn explain(name: &str, error: &io::Error) -> io::Error {
     };
     let text = format!("congestion control {name}: not registered: {why}{error}");
     io::Error::new(error.kind(), text)
-}
-
-/// Now, as segments are stamped and handoffs are reported: CLOCK_MONOTONIC.
-pub fn now() -> Duration {
-    Duration::from_nanos(monotonic_ns())
 }
 
 #[cfg(test)]

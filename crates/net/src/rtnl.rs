@@ -228,16 +228,6 @@ impl Rtnl {
         self.wait(&step, std::future::ready(done))
     }
 
-    /// Moves the link to the namespace of this descriptor, where its index may change.
-    pub fn move_to_ns(&self, ifindex: u32, ns: &impl AsFd) -> io::Result<()> {
-        self.change(
-            &format!("move link {ifindex} to a namespace"),
-            LinkUnspec::new_with_index(ifindex)
-                .setns_by_fd(ns.as_fd().as_raw_fd())
-                .build(),
-        )
-    }
-
     /// Deletes the link.
     pub fn delete_link(&self, ifindex: u32) -> io::Result<()> {
         let request = self.handle.link().del(ifindex);

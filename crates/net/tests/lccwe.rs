@@ -21,7 +21,8 @@ use holdfast_core::lccwe::Parameters;
 use holdfast_core::lccwe::arithmetic::{
     ONE, Window, grow, next_alpha, p_congestion, p_handoff, parp, steps,
 };
-use holdfast_net::lccwe::{self, CongestionControl, Event, EventKind, select};
+use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::lccwe::{CongestionControl, Event, EventKind, select};
 use holdfast_net::netns::{NetNs, available_or_skip};
 use holdfast_net::readiness::wait_readable;
 use holdfast_net::rtnl::Rtnl;
@@ -31,6 +32,7 @@ use holdfast_net::tun::{LayerKind, Tun, TunOptions};
 /// An emulated processor is slow: a longer wait has failed.
 const WAIT_MAX: Duration = Duration::from_secs(180);
 const DELAY: Duration = Duration::from_millis(30);
+const SECOND_NS: u64 = 1_000_000_000;
 const PACKETS_MAX: usize = 200;
 const MH: &str = "10.2.0.2";
 const FH: &str = "10.2.0.1";
@@ -399,11 +401,11 @@ fn a_handoff_without_an_end_is_over_after_a_minute() {
     let name = format!("hf{}_old", std::process::id());
     let control = CongestionControl::register(&name).unwrap();
     wait_until("a machine that runs for a minute", || {
-        lccwe::now() > Duration::from_secs(62)
+        monotonic_ns() > 62 * SECOND_NS
     });
     let transfer = world.transfer(&name);
-    let began = lccwe::now().checked_sub(Duration::from_secs(61)).unwrap();
-    let begin = || control.set_handoff(world.ifindex, began.as_nanos() as u64, u64::MAX);
+    let began_ns = monotonic_ns() - 61 * SECOND_NS;
+    let begin = || control.set_handoff(world.ifindex, began_ns, u64::MAX);
     world.mh.run(begin).unwrap().unwrap();
     world.set_down(true);
     control.events().unwrap();

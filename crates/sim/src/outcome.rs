@@ -140,16 +140,6 @@ impl TransferOutcome {
         self.stalls.iter().map(|stall| stall.length).sum()
     }
 
-    /// Data segments repeated for each one sent first, in percent: the retransmission
-    /// ratio of Omueti and Trajković (2007).
-    pub fn retransmission_ratio_percent(&self) -> f64 {
-        let first = self.sender.data_segments - self.sender.data_segments_repeated;
-        if first == 0 {
-            return 0.0;
-        }
-        self.sender.data_segments_repeated as f64 * 100.0 / first as f64
-    }
-
     /// Bytes that came to the receiver again, for each byte delivered.
     pub fn duplicates_per_byte(&self) -> f64 {
         if self.delivered_bytes == 0 {

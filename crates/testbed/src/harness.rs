@@ -5,10 +5,9 @@
 //! A socket belongs to the namespace in which it was made, whichever thread
 //! uses it: tests hold the sockets of all three hosts side by side.
 
-use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -118,13 +117,6 @@ impl Harness {
     /// The test's own folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
-    }
-
-    /// A folder in it for `name`.
-    pub fn make_folder(&self, name: &str) -> anyhow::Result<PathBuf> {
-        let path = self.folder.path().join(name);
-        fs::create_dir(&path)?;
-        Ok(path)
     }
 }
 

@@ -3,7 +3,7 @@
 //! held against too; names, registration, and what is left of it.
 
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 

@@ -10,7 +10,6 @@
 //! The chain's last hop is the first cell. A cell that the MHs are not in is a link in an
 //! outage, which its plan has; a move changes ways alone.
 
-use holdfast_core::Direction;
 use holdfast_core::handoff::HandoffSettings;
 use holdfast_link::LinkPlan;
 use holdfast_wire::{Duration, Instant};
@@ -56,13 +55,6 @@ pub(super) struct Station {
     pub(super) node: NodeId,
     /// Of its cell: toward the MH, and from it.
     pub(super) links: [LinkId; 2],
-}
-
-impl Experiment {
-    /// A direction of a cell's link; cell 0 is the last hop.
-    pub fn cell_link(&self, cell: usize, direction: Direction) -> LinkId {
-        hops::link_of(self.hops.len() - 1 + cell, direction)
-    }
 }
 
 /// Adds base stations and cells between `router` and `mobile`; `wireless` is the first
