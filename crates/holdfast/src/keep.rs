@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use holdfast_core::keep::{Arrival, Edge, KeepSettings, Keeper, Mode, PacketFlow, PeerId};
 use holdfast_core::{LinkEvent, LinkSource};
-use holdfast_net::datapath::{AttachMode, HEARTBEAT_INTERVAL, Interface, monotonic_ns};
+use holdfast_net::datapath::{AttachMode, HEARTBEAT_INTERVAL, Interface, monotonic_ns, now};
 use holdfast_net::frame::{BufferPool, Frame};
 use holdfast_net::keep_path::{Announcements, KeepPath, Peers, Protocols};
 use holdfast_net::readiness::wait_readable;
@@ -148,7 +148,7 @@ impl Edge<Frame> for PathEdge {
         self.path.table().set_mode(peer, mode);
         match mode {
             Mode::Take => self.draining.remove(&peer),
-            Mode::Drain => self.draining.insert(peer, clock()),
+            Mode::Drain => self.draining.insert(peer, now()),
         };
     }
 
@@ -182,10 +182,6 @@ fn neighbours_and_ip(interface: &Interface) -> io::Result<(Option<NeighbourMemor
         LayerKind::Ethernet => (Some(NeighbourMemory::open(interface.ifindex)?), 14),
         LayerKind::RawIp => (None, 0),
     })
-}
-
-fn clock() -> Instant {
-    Instant::from_nanos(monotonic_ns())
 }
 
 impl KeepWorker {
@@ -228,7 +224,7 @@ impl KeepWorker {
             while let Ok(command) = self.inbox.commands.try_recv() {
                 self.obey(command);
             }
-            let now = clock();
+            let now = now();
             if self.keeper.poll_timeout().is_some_and(|at| at <= now) {
                 self.keeper.handle_timeout(now, &mut self.edge);
             }
@@ -280,7 +276,7 @@ impl KeepWorker {
         };
         let table = self.edge.path.table();
         let alarm = table.is_taking(peer);
-        let now = clock();
+        let now = now();
         let bytes = frame.bytes().len();
         let arrival = Arrival {
             peer,
@@ -307,7 +303,7 @@ impl KeepWorker {
             let table = self.edge.path.table();
             let (packets, answer_max) = (table.take_seen(peer), table.answer_max(peer));
             self.keeper
-                .see(peer, packets, answer_max, clock(), &mut self.edge);
+                .see(peer, packets, answer_max, now(), &mut self.edge);
         }
         Ok(())
     }
@@ -316,7 +312,7 @@ impl KeepWorker {
     /// that were taken were lost in the device, it ends here. So it does in the end where packets
     /// come as fast as they are read: one may then overtake another.
     fn end_draining(&mut self, device_is_empty: bool) {
-        let (table, now) = (self.edge.path.table(), clock());
+        let (table, now) = (self.edge.path.table(), now());
         let wait = if device_is_empty {
             DRAIN_MAX_IDLE
         } else {
@@ -347,7 +343,7 @@ impl KeepWorker {
 
     /// Sleeps until there is something to do, at most until the next heartbeat.
     fn wait(&mut self) -> io::Result<()> {
-        let now = clock();
+        let now = now();
         let due = self.keeper.poll_timeout();
         let sleep = due.map_or(HEARTBEAT_INTERVAL, |at| at.saturating_since(now));
         let fds = [
@@ -364,7 +360,7 @@ impl KeepWorker {
 
     /// A report about links has arrived.
     fn handle_link(&mut self, peers: &[PeerId], event: LinkEvent, source: LinkSource) {
-        let now = clock();
+        let now = now();
         for peer in peers {
             // Of many peers there may be much to be sent.
             self.edge.path.beat(monotonic_ns());

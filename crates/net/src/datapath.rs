@@ -19,6 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use holdfast_core::Direction;
+use holdfast_wire::Instant;
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 
 use crate::counters::{Counters, DATA_PATH};
@@ -332,6 +333,11 @@ impl Drop for DataPath {
 /// CLOCK_MONOTONIC in nanoseconds: the clock of the BPF programs.
 pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// The same as a time.
+pub fn now() -> Instant {
+    Instant::from_nanos(monotonic_ns())
 }
 
 /// A clock of the kernel in nanoseconds. It is libc's: rustix panics in User Mode Linux, whose vDSO has

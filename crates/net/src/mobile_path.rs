@@ -394,7 +394,7 @@ impl FlowMaps {
     /// The same, and those whose segment was released lately and whose MH has sent nothing since: a daemon that
     /// hangs does not either.
     pub fn unsaid_flows(&self) -> io::Result<Vec<NotedFlow>> {
-        let now = Instant::from_nanos(datapath::monotonic_ns());
+        let now = datapath::now();
         let held = self.withheld_where(|withheld| {
             let unsaid = withheld.unsaid_from.is_some_and(|at| at + UNSAID_FOR > now);
             withheld.is_held() || unsaid
@@ -450,7 +450,7 @@ impl FlowMaps {
             .lookup(&record::key(flow), MapFlags::ANY)
             .map_err(io::Error::other)?;
         let before = before.as_deref().and_then(<[u8]>::first_chunk);
-        let now = Instant::from_nanos(datapath::monotonic_ns());
+        let now = datapath::now();
         let released = Woken {
             released: ack,
             ..before.map_or_else(|| Woken::nothing_renewed(ack, now), Woken::parse)

@@ -13,9 +13,8 @@ use std::rc::Rc;
 use anyhow::{Context as _, bail};
 use holdfast_core::LinkSource;
 use holdfast_core::signal::{DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, Outcome};
-use holdfast_net::datapath::{has_carrier, monotonic_ns};
+use holdfast_net::datapath::{has_carrier, now};
 use holdfast_net::monitor::{InterfaceEvent, InterfaceState, LinkMonitor};
-use holdfast_wire::Instant;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
@@ -88,7 +87,7 @@ impl Control {
             GatewayPeers::new(configs, settings.signals.registration_lifetime)?
         };
         let only_observes = settings.borrow().daemon.scheme == SchemeName::Observe;
-        let now = Instant::from_nanos(monotonic_ns());
+        let now = now();
         Ok(Self {
             outages: RefCell::new(OutageList::new(only_observes, now)),
             args,
@@ -180,7 +179,7 @@ impl Control {
         while let Ok(outage) = outages.try_recv() {
             control.on_outage(outage);
         }
-        let now = Instant::from_nanos(monotonic_ns());
+        let now = now();
         control.outages.borrow_mut().finish(now);
         tracing::info!("gateway left");
         broker::check()
@@ -307,7 +306,7 @@ impl Control {
             tracing::error!(%error, "no random bytes: signals cannot be answered");
             return None;
         }
-        let now = Instant::from_nanos(monotonic_ns());
+        let now = now();
         let handled = self
             .peers
             .borrow_mut()
@@ -372,14 +371,13 @@ impl Control {
                 .find(|(config, _)| Some(config.key.id()) == key);
             name = owner.map(|(config, _)| config.name.clone());
         }
-        let now = Instant::from_nanos(monotonic_ns());
+        let now = now();
         self.outages.borrow_mut().add(outage, name, now);
     }
 
     /// Waits until something is to be done for outages, and does it.
     async fn outages_are_due(&self) {
         let due = self.outages.borrow().next_timeout();
-        let now = || Instant::from_nanos(monotonic_ns());
         tokio::time::sleep(due.saturating_since(now())).await;
         self.outages.borrow_mut().handle_timeout(now());
     }

@@ -15,7 +15,7 @@ use holdfast_core::handoff::{
 };
 use holdfast_core::signal::{KeyId, LinkNotice};
 use holdfast_core::{FlowKey, handoff::Copied as _};
-use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::datapath::now;
 use holdfast_net::group::GroupSocket;
 use holdfast_net::inject::Injector;
 use holdfast_wire::{Flags, Instant, Segment};
@@ -417,7 +417,7 @@ impl Station {
     /// Whatever asks for it, a neighbour is greeted now and then only: a recorded datagram
     /// with its address would cause a request each time.
     fn acquaint(&mut self, peer: PeerId) {
-        let now = Instant::from_nanos(monotonic_ns());
+        let now = now();
         let last = self.greeted.insert(peer, now);
         if last.is_some_and(|last| now.saturating_since(last) < ACQUAINT_INTERVAL) {
             self.greeted.extend(last.map(|last| (peer, last)));

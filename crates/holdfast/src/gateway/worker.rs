@@ -11,7 +11,7 @@ use std::io;
 use std::time::Duration;
 
 use holdfast_core::{Action, Actions, Direction, FlowKey, FlowRecord, Gateway, Settings, Verdict};
-use holdfast_net::datapath::{DataPath, monotonic_ns};
+use holdfast_net::datapath::{DataPath, monotonic_ns, now};
 use holdfast_net::frame::{BufferPool, Frame};
 use holdfast_net::tun::LayerKind;
 use holdfast_wire::{Instant, SackBlocks, SeqNum};
@@ -159,10 +159,6 @@ pub(super) struct Worker {
     defect: tests::PlantedDefect,
 }
 
-fn clock() -> Instant {
-    Instant::from_nanos(monotonic_ns())
-}
-
 /// Where the IP header starts in a frame, bytes.
 const fn ip_offset(kind: LayerKind) -> usize {
     match kind {
@@ -285,7 +281,7 @@ impl Worker {
 
     /// Classifies a frame, gives its segment to the engine, and carries out the verdict.
     fn judge(&mut self, direction: Direction, frame: &Frame) {
-        let now = clock();
+        let now = now();
         match classify(frame, direction, self.ip) {
             Content::Segment(segment, _)
                 if self.quarantine.holds(&FlowKey::of(&segment, direction)) =>
@@ -393,7 +389,7 @@ impl Worker {
             let written = match &action {
                 Action::Resend(piece) => {
                     self.counters.resent += 1;
-                    emit::resend(&self.path, piece, &self.bounds, &mut self.engine, clock)
+                    emit::resend(&self.path, piece, &self.bounds, &mut self.engine, now)
                 }
                 Action::Send(made) => {
                     self.counters.made += 1;
@@ -428,7 +424,7 @@ impl Worker {
     fn handle_deadlines(&mut self) {
         #[cfg(test)]
         self.defect.meet_deadline();
-        let now = clock();
+        let now = now();
         if self.engine.poll_timeout().is_some_and(|at| at <= now) {
             self.engine.handle_timeout(now, &mut self.actions);
             self.perform();
@@ -438,15 +434,15 @@ impl Worker {
     /// Ordered to stop, and nothing is owed any more or the time for it is over.
     fn is_done(&self) -> bool {
         self.leave_by
-            .is_some_and(|by| by <= clock() || self.engine.owed_bytes() == 0)
+            .is_some_and(|by| by <= now() || self.engine.owed_bytes() == 0)
     }
 
     /// Gives back what was taken; the rest goes with the data path.
     fn leave(mut self) -> io::Result<()> {
         self.path.stop_taking();
         self.quota = [BATCH_FRAMES; 2];
-        let give_up = clock() + LEAVE_MAX;
-        while clock() < give_up && self.read_batches()? {}
+        let give_up = now() + LEAVE_MAX;
+        while now() < give_up && self.read_batches()? {}
         // A batch that was not full may have raced with the last frame taken.
         self.read_batches()?;
         // No other process can deliver what is owed now: both ends must know.

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::io;
 
 use holdfast_core::keep::{KeepSettings, PeerId};
+use holdfast_net::datapath::now;
 
-use super::{KeepWorker, attachment, clock, limits_for, neighbours_and_ip, pool_bytes_max};
+use super::{KeepWorker, attachment, limits_for, neighbours_and_ip, pool_bytes_max};
 use crate::command::Attachment;
 
 impl KeepWorker {
@@ -27,7 +28,7 @@ impl KeepWorker {
         let peers = self.keeper.known_peers().filter(|_| has_same_header);
         let numbers: BTreeMap<PeerId, PeerId> = peers.filter_map(number).collect();
         let number = |peer| numbers.get(&peer).copied();
-        self.keeper.renumber(number, clock(), &mut self.edge);
+        self.keeper.renumber(number, now(), &mut self.edge);
         Ok(attachment)
     }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use holdfast_core::{LinkEvent, LinkState};
+use holdfast_net::datapath::now;
 use holdfast_net::rtnl::NeighbourMemory;
 
-use super::{KeepWorker, KeepWorkerCounters, KeepWorkerGauges, clock};
+use super::{KeepWorker, KeepWorkerCounters, KeepWorkerGauges};
 use crate::command::Command;
 use crate::control::{CacheStatus, FlowTableStatus, MobileStatus, StatusReply};
 
@@ -112,7 +113,7 @@ impl KeepWorker {
 
     /// The mobiles that are away, and those with these addresses.
     fn mobiles(&self, named: &[IpAddr]) -> Vec<MobileStatus> {
-        let (table, now) = (self.edge.path.table(), clock());
+        let (table, now) = (self.edge.path.table(), now());
         let away = self.keeper.peers().take(PEERS_SHOWN_MAX);
         let mut mobiles: Vec<_> = away
             .map(|peer| MobileStatus {

@@ -30,25 +30,25 @@ fn worker() -> KeepWorker {
 /// Waits until this many packets were taken from their path.
 fn await_taken(worker: &KeepWorker, packets: u64) {
     let counters = worker.edge.path.counters().unwrap();
-    let by = clock() + LIMIT;
+    let by = now() + LIMIT;
     loop {
         let all = counters.read().unwrap();
         let taken = all.iter().find(|(name, _)| *name == "taken").unwrap().1;
         if taken == packets {
             return;
         }
-        assert!(clock() < by, "{taken} packets were taken, not {packets}");
+        assert!(now() < by, "{taken} packets were taken, not {packets}");
         std::thread::yield_now();
     }
 }
 
 /// Reads as many frames: one that was counted may still be on its way to the device.
 fn read(worker: &mut KeepWorker, frames: usize) {
-    let by = clock() + LIMIT;
+    let by = now() + LIMIT;
     let mut read = 0;
     while read < frames {
         read += worker.read_batch().unwrap();
-        assert!(clock() < by, "{read} frames were read, not {frames}");
+        assert!(now() < by, "{read} frames were read, not {frames}");
     }
     assert_eq!(read, frames);
 }
@@ -100,7 +100,7 @@ fn packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device() {
         }
         assert!(worker.edge.path.table().is_draining(peer));
         // However long the steps took.
-        worker.edge.draining.insert(peer, clock() + LIMIT);
+        worker.edge.draining.insert(peer, now() + LIMIT);
         worker.end_draining(false);
         send(5);
         await_taken(&worker, 4);

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use holdfast_link::{Departure, Enqueue, LinkPlan, MediumState, OutageSchedule, Station, seed_for};
-use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::datapath::{monotonic_ns, now};
 use holdfast_net::readiness::wait_readable;
 use holdfast_net::tun::Tun;
 use holdfast_wire::{Instant, dscp};
@@ -57,10 +57,6 @@ fn sharpen_timing() {
     drop(std::fs::write("/proc/self/timerslack_ns", TIMER_SLACK_NS));
     // Of the calling thread alone.
     let _ = rustix::process::setpriority_process(None, NICE);
-}
-
-fn now() -> Instant {
-    Instant::from_nanos(monotonic_ns())
 }
 
 /// The signals that end a link as something to wait for. SIGHUP is among them: a terminal that

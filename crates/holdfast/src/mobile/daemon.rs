@@ -13,6 +13,7 @@ use holdfast_core::signal::{
 };
 use holdfast_core::{LinkEvent, LinkSource};
 use holdfast_net::addresses;
+use holdfast_net::datapath::now;
 use holdfast_net::monitor::InterfaceState;
 use holdfast_wire::Instant;
 use tokio::net::UdpSocket;
@@ -123,7 +124,7 @@ impl Daemon {
             congestion,
             handovers: 0,
             send_errors: 0,
-            outages: OutageList::new(false, outages::now()),
+            outages: OutageList::new(false, now()),
             ended_outages,
             reload_problem: None,
             args,

@@ -13,11 +13,10 @@ use std::thread::JoinHandle;
 
 use holdfast_core::compression::{Decompressor, DecompressorLimits, Restored, restored_header};
 use holdfast_core::{Direction, FlowKey, Payload as _, counters};
-use holdfast_net::datapath::{HEARTBEAT_INTERVAL, monotonic_ns};
+use holdfast_net::datapath::{HEARTBEAT_INTERVAL, monotonic_ns, now};
 use holdfast_net::frame::{BufferPool, Frame};
 use holdfast_net::mobile_path::{Detour, FOLLOWED_MAX};
 use holdfast_net::readiness::{Waker, wait_readable};
-use holdfast_wire::Instant;
 
 use crate::gateway::packet::{Content, classify};
 
@@ -165,7 +164,7 @@ impl Worker {
             return self.detour.give_back(frame);
         };
         let payload = packet.octets(0, segment.payload_len).unwrap_or_default();
-        let now = Instant::from_nanos(monotonic_ns());
+        let now = now();
         match self.decompressor.handle(&segment, payload, now) {
             Restored::NotCompressed => {
                 self.passed += 1;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant as WallInstant};
 use anyhow::{Context as _, bail};
 use clap::ValueEnum as _;
 use holdfast_core::mobile_host::MadeAck;
-use holdfast_net::datapath::{Interface, monotonic_ns};
+use holdfast_net::datapath::{Interface, now};
 use holdfast_net::mobile_path::{AckSender, FlowMaps, LentMaps, MobilePath, NotedFlow};
 use holdfast_net::privileges::{self, OWN_PROGRAM};
 use holdfast_net::readiness::wait_readable;
@@ -335,8 +335,4 @@ fn or_logged(flows: io::Result<Vec<NotedFlow>>, what: &str) -> Option<Vec<NotedF
     flows
         .inspect_err(|error| tracing::warn!(%error, "{what} cannot be read"))
         .ok()
-}
-
-fn now() -> Instant {
-    Instant::from_nanos(monotonic_ns())
 }

@@ -10,7 +10,7 @@ use holdfast_core::mobile_host::{
     FlowsNeeded, HostAction, HostFlow, MadeAck, MobileHost, MobileHostSettings, MobileScheme,
 };
 use holdfast_core::{FlowKey, LinkEvent, Outage, counters};
-use holdfast_net::datapath::{AttachMode, Interface, monotonic_ns};
+use holdfast_net::datapath::{AttachMode, Interface, now};
 use holdfast_net::mobile_path::{AckSender, MobilePath, NotedFlow, Pauses};
 use holdfast_wire::{Instant, SeqNum};
 
@@ -487,11 +487,6 @@ fn guard_wait_of_wake(before: Duration, is_there: bool) -> Duration {
         wait if wait < GUARD_AGAIN_WAKE => GUARD_AGAIN_WAKE,
         wait => (wait * 2).min(GUARD_AGAIN_WAKE_MAX),
     }
-}
-
-/// The clock of the programs.
-fn now() -> Instant {
-    Instant::from_nanos(monotonic_ns())
 }
 
 #[cfg(test)]

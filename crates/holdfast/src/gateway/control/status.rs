@@ -4,8 +4,7 @@
 use std::cmp::Reverse;
 use std::io;
 
-use holdfast_net::datapath::{interface_bytes, monotonic_ns};
-use holdfast_wire::Instant;
+use holdfast_net::datapath::{interface_bytes, now};
 
 use super::super::worker_status::QueriedWorker;
 use super::Control;
@@ -73,7 +72,7 @@ impl Control {
 
     /// Adds to the mobiles what their signals report: names, epochs, and those without flows.
     fn add_peers(&self, status: &mut StatusReply) {
-        let now = Instant::from_nanos(monotonic_ns());
+        let now = now();
         let peers = self.peers.borrow();
         for (config, view) in peers.iter() {
             let addresses = view.map(|view| view.addresses.clone()).unwrap_or_default();

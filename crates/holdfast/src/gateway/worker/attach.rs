@@ -4,10 +4,10 @@
 use std::io;
 
 use holdfast_core::Direction;
-use holdfast_net::datapath::DataPath;
+use holdfast_net::datapath::{DataPath, now};
 use holdfast_net::tun::LayerKind;
 
-use super::{Worker, clock, ip_offset, pool_bytes_max};
+use super::{Worker, ip_offset, pool_bytes_max};
 use crate::command::{Attachment, Limits};
 
 /// The data path as others see it. Errors: no descriptor is free.
@@ -48,7 +48,7 @@ impl Worker {
         self.bounds.wireless_mtu = interface.mtu;
         if !has_same_header {
             let found = self.records.read();
-            self.start_engine_again(&found, clock());
+            self.start_engine_again(&found, now());
         }
         Ok(attachment)
     }

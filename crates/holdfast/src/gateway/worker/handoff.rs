@@ -5,11 +5,11 @@ use std::io;
 
 use holdfast_core::handoff::HandoffAction;
 use holdfast_core::{Direction, FlowKey};
-use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::datapath::{monotonic_ns, now};
 use holdfast_net::tun::LayerKind;
 use holdfast_wire::Header;
 
-use super::{BATCH_FRAMES, Worker, clock};
+use super::{BATCH_FRAMES, Worker};
 use crate::gateway::station::CopiedPacket;
 
 /// Packets that are delivered in a row before the device that takes them is read: its queue
@@ -24,7 +24,7 @@ impl Worker {
     ///
     /// Errors: socket or devices broke.
     pub(super) fn handle_station(&mut self) -> io::Result<()> {
-        let now = clock();
+        let now = now();
         let Some(station) = &mut self.station else {
             return Ok(());
         };
@@ -57,7 +57,7 @@ impl Worker {
     }
 
     fn do_in_engine(&mut self, action: HandoffAction<CopiedPacket>) -> io::Result<()> {
-        let now = clock();
+        let now = now();
         match action {
             HandoffAction::Export {
                 mobile,

@@ -12,11 +12,12 @@ use std::net::SocketAddr;
 use holdfast_core::{
     Actions, Direction, FlowKey, FlowRecord, Gateway, LinkEvent, LinkSource, Settings,
 };
+use holdfast_net::datapath::now;
 use holdfast_net::frame::Frame;
 use holdfast_wire::Instant;
 
 use super::quarantine::Sentence;
-use super::{ACTIONS_ROOM, Worker, clock};
+use super::{ACTIONS_ROOM, Worker};
 use crate::command::Command;
 use crate::contain::{Defect, contain};
 use crate::gateway::packet::{Content, Packet, classify};
@@ -25,7 +26,7 @@ use crate::gateway::packet::{Content, Packet, classify};
 pub(super) fn new_engine(settings: &Settings, found: &[FlowRecord]) -> Gateway<Packet> {
     let mut engine = Gateway::new(settings.clone());
     for record in found {
-        engine.import(record, clock());
+        engine.import(record, now());
     }
     engine
 }
@@ -33,7 +34,7 @@ pub(super) fn new_engine(settings: &Settings, found: &[FlowRecord]) -> Gateway<P
 impl Worker {
     /// Does what is due.
     pub(super) fn run_deadlines(&mut self) {
-        self.rests_until = self.quarantine.rest(clock());
+        self.rests_until = self.quarantine.rest(now());
         if self.rests_until.is_none()
             && let Err(defect) = contain(|| self.handle_deadlines())
         {
@@ -88,7 +89,7 @@ impl Worker {
             panic = defect.message,
             "a defect of holdfast; the engine starts again, as after a restart; please report it"
         );
-        let now = clock();
+        let now = now();
         // Records are plain bytes: its check shows one that is half written.
         let found = self.records.read();
         if let Some(key) = key {

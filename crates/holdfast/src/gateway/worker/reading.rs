@@ -5,11 +5,11 @@ use std::io;
 use std::os::fd::AsFd as _;
 
 use holdfast_core::Direction;
-use holdfast_net::datapath::HEARTBEAT_INTERVAL;
+use holdfast_net::datapath::{HEARTBEAT_INTERVAL, now};
 use holdfast_net::readiness::wait_readable;
 use holdfast_net::tun::Tun;
 
-use super::{BATCH_FRAMES, DIRECTIONS, Station, Worker, clock};
+use super::{BATCH_FRAMES, DIRECTIONS, Station, Worker};
 
 impl Worker {
     /// Reads a batch of each direction; true if there may be more.
@@ -56,7 +56,7 @@ impl Worker {
 
     /// Sleeps until there is something to do, at most until the next heartbeat.
     pub(super) fn wait(&mut self) -> io::Result<()> {
-        let now = clock();
+        let now = now();
         let station = self.station.as_ref();
         let due = [
             self.rests_until.or_else(|| self.engine.poll_timeout()),

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use holdfast_core::{FlowView, LinkEvent, LinkSource, LinkState, MobileView};
+use holdfast_net::datapath::now;
 use holdfast_wire::{Endpoint, Instant};
 
-use super::{Worker, WorkerGauges, clock};
+use super::{Worker, WorkerGauges};
 use crate::command::Command;
 use crate::control::{CacheStatus, FlowStatus, FlowTableStatus, MobileStatus, StatusReply};
 
@@ -20,7 +21,7 @@ const MOBILES_SHOWN_MAX: usize = 1_000;
 impl Worker {
     /// Executes an order of the control thread.
     pub(super) fn obey_in_engine(&mut self, command: Command) {
-        let now = clock();
+        let now = now();
         match command {
             Command::Link {
                 addresses,

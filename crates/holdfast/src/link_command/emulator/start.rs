@@ -4,10 +4,11 @@
 use std::io::Read as _;
 
 use anyhow::{Context as _, anyhow};
+use holdfast_net::datapath::now;
 use holdfast_wire::Instant;
 
 use super::super::event_log::LinkLogEvent;
-use super::{Emulator, now};
+use super::Emulator;
 
 /// The longest line on the standard input.
 const LINE_BYTES_MAX: usize = 64;

@@ -4,15 +4,10 @@
 use std::time::Duration;
 
 use holdfast_core::LinkSource;
-use holdfast_net::datapath::monotonic_ns;
-use holdfast_wire::Instant;
+use holdfast_net::datapath::now;
 
 use super::Daemon;
 use crate::outages::EndedOutage;
-
-pub(super) fn now() -> Instant {
-    Instant::from_nanos(monotonic_ns())
-}
 
 impl Daemon {
     /// Notes an outage that a part has seen the end of.

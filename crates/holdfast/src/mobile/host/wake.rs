@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use holdfast_core::mobile_host::withheld::AckAndWindow;
 use holdfast_core::mobile_host::{MadeAck, WakeUp};
+use holdfast_net::datapath::now;
 use holdfast_net::mobile_path::{NotedFlow, NotedWithheldSegment, Woken, boottime};
 use holdfast_wire::SackBlocks;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::{Attached, Host, now};
+use super::{Attached, Host};
 
 /// The counter of segments that have come.
 const SEGMENTS_RECEIVED: &str = "noted_ingress";

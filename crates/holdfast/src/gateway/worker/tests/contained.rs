@@ -54,13 +54,13 @@ impl Setup {
 
 /// Waits until the status is as described.
 fn await_status(setup: &Setup, what: &str, is_so: impl Fn(&StatusReply) -> bool) {
-    let by = clock() + Duration::from_secs(30);
+    let by = now() + Duration::from_secs(30);
     loop {
         let status = setup.status();
         if is_so(&status) {
             return;
         }
-        assert!(clock() < by, "{what}: {status:?}");
+        assert!(now() < by, "{what}: {status:?}");
     }
 }
 
@@ -202,9 +202,9 @@ fn bytes_that_were_owed_at_a_contained_panic_end_in_a_rst_at_both_ends() {
         // It acts as soon as it has seen both ends again. The RST ends the MH's next call.
         let mut octet = [0];
         let mut mh_ended = None;
-        let by = clock() + Duration::from_secs(30);
+        let by = now() + Duration::from_secs(30);
         let fh_ended = loop {
-            assert!(clock() < by, "the FH has no RST");
+            assert!(now() < by, "the FH has no RST");
             if let Err(ended) = at_mh.write_all(b"z") {
                 mh_ended.get_or_insert(ended);
             }
