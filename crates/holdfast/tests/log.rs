@@ -31,15 +31,7 @@ fn no_starters(folder: &Path, interface: &str) -> Vec<(Vec<String>, String)> {
     );
     let mobile = own(&["mobile", "--scheme", "freeze", "--iface", interface], &[]);
     let guard = ["mobile", "guard", "--interface", interface];
-    let lent = [
-        "--flows",
-        "--closed",
-        "--control",
-        "--withheld",
-        "--woken",
-        "--frames",
-    ];
-    let lent = lent.iter().flat_map(|flag| [*flag, "0"]);
+    let lent = ["--maps", "0,0,0,0,0", "--frames", "0"];
     let guard = guard.into_iter().chain(lent).map(str::to_owned).collect();
     // A socket cannot be there.
     let in_a_file = [

@@ -229,20 +229,10 @@ fn read_inherited(numbers: &str) {
         .split(' ')
         .map(|word| word.parse().unwrap())
         .collect();
-    let lent = lent_from(numbers.try_into().unwrap());
+    let lent: LentMaps = numbers.try_into().unwrap();
     let interface = Interface::query("link").unwrap();
     let maps = FlowMaps::inherited(&lent, &interface).unwrap();
     println!("inherited {} flows", maps.flows().unwrap().len());
-}
-
-const fn lent_from([flows, closed, control, withheld, woken]: [i32; 5]) -> LentMaps {
-    LentMaps {
-        flows,
-        closed,
-        control,
-        withheld,
-        woken,
-    }
 }
 
 #[test]
@@ -267,14 +257,7 @@ fn a_process_that_is_started_with_the_maps_reads_them_and_no_other_does() {
         } else {
             others
         };
-        let numbers = [
-            lent.flows,
-            lent.closed,
-            lent.control,
-            lent.withheld,
-            lent.woken,
-        ];
-        let text = numbers.map(|number| number.to_string()).join(" ");
+        let text = lent.map(|number| number.to_string()).join(" ");
         command
             .args(["--exact", "--nocapture", test])
             .env(CHILD_ENV, text);
@@ -294,7 +277,7 @@ fn numbers_that_are_no_maps_are_refused() {
     let interface = download.path().interface();
     let file = std::fs::File::open("/dev/null").unwrap();
     for number in [file.as_raw_fd(), 1_000_000, -1] {
-        let lent = lent_from([number; 5]);
+        let lent = [number; 5];
         assert!(
             FlowMaps::inherited(&lent, interface).is_err(),
             "descriptor {number}"

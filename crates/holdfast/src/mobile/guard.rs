@@ -31,9 +31,9 @@ use crate::log;
 use crate::settings::LogFormat;
 
 /// How long it may take to start.
-const READY_WITHIN: Duration = Duration::from_secs(5);
-/// The same for one that replaces another.
-const READY_AGAIN_WITHIN: Duration = Duration::from_secs(1);
+pub(super) const READY_WITHIN: Duration = Duration::from_secs(5);
+/// The same for one that replaces another: the daemon has other things to do.
+pub(super) const READY_AGAIN_WITHIN: Duration = Duration::from_secs(1);
 /// How often it looks while something is closed.
 const LOOK: Duration = Duration::from_millis(100);
 /// Copies of the ACK that opens a window, the first time.
@@ -50,21 +50,9 @@ pub(crate) struct GuardArgs {
     /// The interface
     #[arg(long)]
     interface: String,
-    /// The descriptor of the map of flows
-    #[arg(long)]
-    flows: i32,
-    /// That of closed flows
-    #[arg(long)]
-    closed: i32,
-    /// That of the deadline
-    #[arg(long)]
-    control: i32,
-    /// That of withheld segments
-    #[arg(long)]
-    withheld: i32,
-    /// That of flows that were woken
-    #[arg(long)]
-    woken: i32,
+    /// The descriptors of the maps
+    #[arg(long, value_delimiter = ',')]
+    maps: Vec<i32>,
     /// That of the packet socket
     #[arg(long)]
     frames: i32,
@@ -84,19 +72,10 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Starts the process.
+    /// Starts the process, which has to be ready in this time.
     ///
     /// Errors: one line.
-    pub(super) fn start(path: &MobilePath, sender: &AckSender) -> anyhow::Result<Self> {
-        Self::start_within(path, sender, READY_WITHIN)
-    }
-
-    /// The same while the daemon has other things to do.
-    pub(super) fn start_again(path: &MobilePath, sender: &AckSender) -> anyhow::Result<Self> {
-        Self::start_within(path, sender, READY_AGAIN_WITHIN)
-    }
-
-    fn start_within(
+    pub(super) fn start(
         path: &MobilePath,
         sender: &AckSender,
         within: Duration,
@@ -111,16 +90,8 @@ impl Guard {
         if let Some(broker) = privileges::lend(&mut command)? {
             command.arg("--broker").arg(broker.to_string());
         }
-        for (flag, descriptor) in [
-            ("--flows", lent.flows),
-            ("--closed", lent.closed),
-            ("--control", lent.control),
-            ("--withheld", lent.withheld),
-            ("--woken", lent.woken),
-            ("--frames", frames),
-        ] {
-            command.arg(flag).arg(descriptor.to_string());
-        }
+        let maps = lent.map(|number| number.to_string()).join(",");
+        command.args(["--maps", &maps, "--frames", &frames.to_string()]);
         if let Some(format) = log::format().to_possible_value() {
             command.arg("--log-format").arg(format.get_name());
         }
@@ -196,13 +167,7 @@ pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
         privileges::adopt(broker).context("the daemon's broker")?;
     }
     let interface = Interface::query(&args.interface)?;
-    let lent = LentMaps {
-        flows: args.flows,
-        closed: args.closed,
-        control: args.control,
-        withheld: args.withheld,
-        woken: args.woken,
-    };
+    let lent = LentMaps::try_from(args.maps.as_slice()).context("the numbers of the maps")?;
     let maps = FlowMaps::inherited(&lent, &interface).context("the daemon's maps")?;
     let sender = AckSender::inherited(args.frames, &interface).context("the packet socket")?;
     let keeper = Keeper { maps, sender };

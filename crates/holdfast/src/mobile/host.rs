@@ -15,7 +15,7 @@ use holdfast_net::mobile_path::{AckSender, MobilePath, NotedFlow, Pauses};
 use holdfast_wire::{Instant, SeqNum};
 
 use super::decompress::Decompression;
-use super::guard::Guard;
+use super::guard::{Guard, READY_AGAIN_WITHIN, READY_WITHIN};
 
 mod wake;
 
@@ -126,7 +126,9 @@ impl Host {
         let (path, decompression, pauses) = self.attach_path()?;
         let sender = AckSender::open(path.interface())?;
         let guard = match self.scheme {
-            MobileScheme::Freeze | MobileScheme::Wake => Some(Guard::start(&path, &sender)?),
+            MobileScheme::Freeze | MobileScheme::Wake => {
+                Some(Guard::start(&path, &sender, READY_WITHIN)?)
+            }
             MobileScheme::FastRetransmit | MobileScheme::Mtcp => None,
         };
         let looks = self.scheme == MobileScheme::Wake && pauses.is_none();
@@ -208,7 +210,7 @@ impl Host {
             let until = now() + GUARD_START;
             attached.path.maps().set_orders_until(until);
         }
-        match Guard::start_again(&attached.path, &attached.sender) {
+        match Guard::start(&attached.path, &attached.sender, READY_AGAIN_WITHIN) {
             Ok(guard) => {
                 attached.guard = Some(guard);
                 true

@@ -6,29 +6,18 @@ use std::io;
 use std::os::fd::{AsFd as _, RawFd};
 use std::process::Command;
 
-use libbpf_rs::MapHandle;
-
 use super::FlowMaps;
 use crate::attach_point::BpfObject;
 use crate::bpf::Programs;
 use crate::datapath::Interface;
 use crate::privileges::{duplicate, lend_descriptor};
 
-/// Under which numbers a process that was started with them finds its parent's maps; they live as
-/// long as one of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LentMaps {
-    /// The map of flows.
-    pub flows: RawFd,
-    /// The map of flows whose window is closed.
-    pub closed: RawFd,
-    /// The map of the deadline.
-    pub control: RawFd,
-    /// The map of withheld.
-    pub withheld: RawFd,
-    /// The map of flows that were woken.
-    pub woken: RawFd,
-}
+/// The maps that are lent, by their names in the C source.
+const NAMES: [&str; 5] = ["flows", "closed", "control", "withheld_segments", "woken"];
+
+/// Under which numbers a process that was started with them finds its parent's maps, in the order of
+/// `NAMES`; they live as long as one of the two.
+pub type LentMaps = [RawFd; NAMES.len()];
 
 impl FlowMaps {
     /// Lends these maps to the process that `command` starts, and to no other; pass to it the
@@ -36,33 +25,29 @@ impl FlowMaps {
     ///
     /// Errors: no more descriptors.
     pub fn lend(&self, command: &mut Command) -> io::Result<LentMaps> {
-        let mut lend = |map: &MapHandle| {
-            let own = map.as_fd().try_clone_to_owned()?;
-            io::Result::Ok(lend_descriptor(command, own))
-        };
-        Ok(LentMaps {
-            flows: lend(&self.flows)?,
-            closed: lend(&self.closed)?,
-            control: lend(&self.control)?,
-            withheld: lend(&self.withheld)?,
-            woken: lend(&self.woken)?,
-        })
+        let maps = [
+            &self.flows,
+            &self.closed,
+            &self.control,
+            &self.withheld,
+            &self.woken,
+        ];
+        let mut lent = [0; NAMES.len()];
+        for (number, map) in lent.iter_mut().zip(maps) {
+            *number = lend_descriptor(command, map.as_fd().try_clone_to_owned()?);
+        }
+        Ok(lent)
     }
 
     /// The maps that this process was started with, of one that is attached to `interface`.
     ///
     /// Errors: there are no such descriptors, or they are something else.
     pub fn inherited(lent: &LentMaps, interface: &Interface) -> io::Result<Self> {
-        let own = |name: &str, number| Ok((name.to_owned(), duplicate(number)?));
-        let maps: io::Result<Vec<_>> = [
-            own("flows", lent.flows),
-            own("closed", lent.closed),
-            own("control", lent.control),
-            own("withheld_segments", lent.withheld),
-            own("woken", lent.woken),
-        ]
-        .into_iter()
-        .collect();
+        let maps: io::Result<Vec<_>> = NAMES
+            .into_iter()
+            .zip(lent)
+            .map(|(name, number)| Ok((name.to_owned(), duplicate(*number)?)))
+            .collect();
         let programs = Programs::of_maps(BpfObject::Mobile, &maps?)?;
         Self::of(&programs, interface)
     }
