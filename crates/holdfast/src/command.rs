@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::bail;
@@ -111,6 +111,31 @@ pub(crate) struct RunningWorker {
     pub(crate) attaching: Attaching,
     /// The device of a base station, which stays without the interface.
     pub(crate) injector: Option<u32>,
+}
+
+impl RunningWorker {
+    /// Starts the thread that runs a worker.
+    pub(crate) fn spawn(
+        attachment: Attachment,
+        run: impl FnOnce(Inbox) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (handle, inbox) = WorkerHandle::new()?;
+        let (at_end, done) = oneshot::channel();
+        let thread = thread::Builder::new()
+            .name("packets".into())
+            .spawn(move || {
+                // Who waits for it may have left already.
+                let _ = at_end.send(run(inbox));
+            })?;
+        Ok(Self {
+            handle,
+            done: Some(done),
+            thread,
+            attachment,
+            attaching: Attaching::default(),
+            injector: None,
+        })
+    }
 }
 
 /// The answer of a worker that was commanded to attach, until it comes.

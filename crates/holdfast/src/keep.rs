@@ -19,9 +19,8 @@ use holdfast_net::readiness::wait_readable;
 use holdfast_net::rtnl::NeighbourMemory;
 use holdfast_net::tun::LayerKind;
 use holdfast_wire::Instant;
-use tokio::sync::oneshot;
 
-use crate::command::{Attaching, Attachment, Inbox, RunningWorker, WorkerHandle};
+use crate::command::{Attachment, Inbox, RunningWorker};
 use crate::outages::OutageSender;
 use crate::runtime::random_bytes;
 
@@ -62,23 +61,8 @@ pub(crate) fn start(
         packets = settings.flow_packets_max,
         "keep starts"
     );
-    let (handle, inbox) = WorkerHandle::new()?;
-    let (at_end, done) = oneshot::channel();
-    let thread = std::thread::Builder::new()
-        .name("packets".into())
-        .spawn(move || {
-            let worker = KeepWorker::new(path, settings, inbox, outages);
-            // Who waits for it may have left already.
-            let _ = at_end.send(worker.and_then(KeepWorker::run));
-        })?;
-    Ok(RunningWorker {
-        handle,
-        done: Some(done),
-        thread,
-        attachment,
-        attaching: Attaching::default(),
-        injector: None,
-    })
+    let run = move |inbox| KeepWorker::new(path, settings, inbox, outages)?.run();
+    Ok(RunningWorker::spawn(attachment, run)?)
 }
 
 /// The limits for these peers. A whole link shares them with no other peer.

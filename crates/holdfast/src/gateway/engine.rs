@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use holdfast_core::{FlowRecord, Settings};
 use holdfast_net::datapath::DataPath;
-use tokio::sync::oneshot;
 
 use super::records::Records;
 use super::station::Station;
 use super::worker::{Worker, WorkerSettings, attachment};
-use crate::command::{Attaching, RunningWorker, WorkerHandle};
+use crate::command::RunningWorker;
 use crate::outages::OutageSender;
 
 /// Starts the thread. `station` makes the part of a base station in it, where there are neighbours.
@@ -20,24 +19,9 @@ pub(super) fn start(
     (records, found): (Records, Vec<FlowRecord>),
     station: impl FnOnce() -> Option<Station> + Send + 'static,
 ) -> anyhow::Result<RunningWorker> {
-    let (handle, inbox) = WorkerHandle::new()?;
     let attachment = attachment(&path)?;
-    let (at_end, done) = oneshot::channel();
-    let thread = std::thread::Builder::new()
-        .name("packets".into())
-        .spawn(move || {
-            let worker = Worker::new(path, settings, records, &found, inbox, station());
-            // The control thread may have left already.
-            let _ = at_end.send(worker.run());
-        })?;
-    Ok(RunningWorker {
-        handle,
-        done: Some(done),
-        thread,
-        attachment,
-        attaching: Attaching::default(),
-        injector: None,
-    })
+    let run = move |inbox| Worker::new(path, settings, records, &found, inbox, station()).run();
+    Ok(RunningWorker::spawn(attachment, run)?)
 }
 
 /// Starts the engine for what a mobile sends: the servers are its MHs, and the local stack and what

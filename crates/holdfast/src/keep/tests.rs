@@ -8,6 +8,7 @@ use holdfast_testbed::link_process::GATEWAY_IF;
 use holdfast_testbed::topology::{FH, MH, Topology, TopologySettings, Wireless};
 
 use super::*;
+use crate::command::WorkerHandle;
 
 const PORT: u16 = 700;
 /// How long a kernel has for a packet.
