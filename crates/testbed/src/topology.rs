@@ -34,8 +34,8 @@ pub const FH_IF: &str = "fh0";
 /// The gateway's device toward the FH.
 pub const GATEWAY_WIRED_IF: &str = "gw0";
 
-const PREFIX_BITS_V4: u8 = 24;
-const PREFIX_BITS_V6: u8 = 64;
+/// Of IPv4, and of IPv6.
+const PREFIX_BITS: [u8; 2] = [24, 64];
 
 /// One interface's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,9 +249,9 @@ impl Topology {
             self.mh.run(|| {
                 // Nothing is sent from the second unless a socket is bound to it: of IPv4 addresses Linux takes
                 // the one that was there first, of IPv6 addresses the newest.
-                add_address(MH_IF, IpAddr::V6(SECOND_MH.v6), PREFIX_BITS_V6)?;
+                add_address(MH_IF, IpAddr::V6(SECOND_MH.v6), PREFIX_BITS[1])?;
                 set_interface(MH_IF, MH, wireless_mtu)?;
-                add_address(MH_IF, IpAddr::V4(SECOND_MH.v4), PREFIX_BITS_V4)
+                add_address(MH_IF, IpAddr::V4(SECOND_MH.v4), PREFIX_BITS[0])
             })??;
             self.gateway().run(|| {
                 set_sysctls(GATEWAY_SYSCTLS)?;
@@ -350,12 +350,16 @@ fn set_owned_sysctls(sysctls: &[(String, String)]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn set_interface(name: &str, addresses: Addresses, mtu: u32) -> anyhow::Result<()> {
+fn set_interface(name: &str, own: Addresses, mtu: u32) -> anyhow::Result<()> {
+    set_interface_with(name, own, PREFIX_BITS, mtu)
+}
+
+fn set_interface_with(name: &str, own: Addresses, bits: [u8; 2], mtu: u32) -> anyhow::Result<()> {
     let rtnl = Rtnl::open()?;
     let ifindex = rtnl.link_index(name)?;
     rtnl.set_mtu(ifindex, mtu)?;
-    add_address(name, IpAddr::V4(addresses.v4), PREFIX_BITS_V4)?;
-    add_address(name, IpAddr::V6(addresses.v6), PREFIX_BITS_V6)?;
+    rtnl.add_address(ifindex, IpAddr::V4(own.v4), bits[0])?;
+    rtnl.add_address(ifindex, IpAddr::V6(own.v6), bits[1])?;
     Ok(rtnl.set_up(ifindex)?)
 }
 

@@ -11,15 +11,13 @@
 //! of the cell that it is in; each station reaches it by its own device, and the router by the
 //! station to which its route was last changed.
 
-use std::net::IpAddr;
-
 use anyhow::Context as _;
 use holdfast_net::netns::NetNs;
 use holdfast_net::rtnl::Rtnl;
 
 use super::{
     Addresses, Cell, GATEWAY_WIRED, GATEWAY_WIRED_IF, HostTuning, MH, Topology, route_arguments,
-    set_interface, set_sysctls,
+    set_interface, set_interface_with, set_sysctls,
 };
 use crate::link_process::{EmulatedLink, GATEWAY_IF, LinkProcess, MH_IF};
 
@@ -27,7 +25,7 @@ use crate::link_process::{EmulatedLink, GATEWAY_IF, LinkProcess, MH_IF};
 const BRIDGE_IF: &str = "lan0";
 /// The router's address on it.
 pub const LAN_ROUTER: Addresses = Addresses::of(3, 1);
-/// Bits of an address.
+/// All bits of an address: its link has no other host.
 const BITS: [u8; 2] = [32, 128];
 
 /// The address of a base station on the router's bridge; `cell` counts from 0.
@@ -89,13 +87,13 @@ pub(super) fn configure(
         item.gateway.run(|| {
             set_sysctls(super::GATEWAY_SYSCTLS)?;
             set_interface(GATEWAY_WIRED_IF, station(cell), wired_mtu)?;
-            set_host_interface(GATEWAY_IF, station(cell), mtu)?;
+            set_interface_with(GATEWAY_IF, station(cell), BITS, mtu)?;
             add_routes(GATEWAY_WIRED_IF, Addresses::ALL, [0, 0], Some(LAN_ROUTER))?;
             add_routes(GATEWAY_IF, MH, BITS, None)
         })??;
         let device = mh_device(cell);
         topology.mh.run(|| {
-            set_host_interface(&device, MH, mtu)?;
+            set_interface_with(&device, MH, BITS, mtu)?;
             add_routes(&device, station(cell), BITS, None)
         })??;
     }
@@ -119,16 +117,6 @@ pub fn router_routes(cell: usize) -> [String; 2] {
         format!("{}/32 via {} dev {BRIDGE_IF}", MH.v4, via.v4),
         format!("{}/128 via {} dev {BRIDGE_IF}", MH.v6, via.v6),
     ]
-}
-
-/// An interface with a host's own addresses: its link has no other host.
-fn set_host_interface(name: &str, own: Addresses, mtu: u32) -> anyhow::Result<()> {
-    let rtnl = Rtnl::open()?;
-    let ifindex = rtnl.link_index(name)?;
-    rtnl.set_mtu(ifindex, mtu)?;
-    rtnl.add_address(ifindex, IpAddr::V4(own.v4), BITS[0])?;
-    rtnl.add_address(ifindex, IpAddr::V6(own.v6), BITS[1])?;
-    Ok(rtnl.set_up(ifindex)?)
 }
 
 fn add_routes(
