@@ -208,23 +208,17 @@ impl Network {
         event: LinkEvent,
         source: LinkSource,
     ) {
-        let now = self.now;
-        let gateway = &mut self.engines[id as usize];
-        let mut actions = core::mem::take(&mut gateway.actions);
-        gateway
-            .engine
-            .handle_link(addresses, event, source, now, &mut actions);
-        self.perform(id, actions);
+        self.act(id, |engine, now, actions| {
+            engine.handle_link(addresses, event, source, now, actions);
+        });
     }
 
     /// The engine takes a flow over.
     pub(super) fn adopt(&mut self, id: u32, state: &FlowState) {
-        let now = self.now;
         let uplink = self.uplink_header(&state.key);
-        let gateway = &mut self.engines[id as usize];
-        let mut actions = core::mem::take(&mut gateway.actions);
-        gateway.engine.adopt(state, uplink, now, &mut actions);
-        self.perform(id, actions);
+        self.act(id, |engine, now, actions| {
+            engine.adopt(state, uplink, now, actions)
+        });
     }
 
     /// For what is made in the name of an MH from which nothing has passed here yet.
@@ -239,33 +233,25 @@ impl Network {
 
     /// What an engine knows of these addresses' flows, for another station.
     pub(super) fn export(&mut self, id: u32, addresses: &[IpAddr]) -> Vec<FlowState> {
-        let now = self.now;
-        let gateway = &mut self.engines[id as usize];
-        let mut actions = core::mem::take(&mut gateway.actions);
-        let states = gateway.engine.export(addresses, now, &mut actions);
-        self.perform(id, actions);
-        states
+        self.act(id, |engine, now, actions| {
+            engine.export(addresses, now, actions)
+        })
     }
 
     /// What was held of these flows goes on.
     pub(super) fn go(&mut self, id: u32, flows: &[FlowKey]) {
-        let now = self.now;
-        let gateway = &mut self.engines[id as usize];
-        let mut actions = core::mem::take(&mut gateway.actions);
-        gateway.engine.go(flows, now, &mut actions);
-        self.perform(id, actions);
+        self.act(id, |engine, now, actions| engine.go(flows, now, actions));
     }
 
     /// The engine forgets these addresses' flows. Returns what it had cached.
     pub(super) fn release(&mut self, id: u32, addresses: &[IpAddr]) -> Vec<Packet> {
-        let gateway = &mut self.engines[id as usize];
-        let mut actions = core::mem::take(&mut gateway.actions);
         let (mut kept, mut packets) = (Vec::new(), Vec::new());
-        gateway.engine.release(addresses, &mut kept, &mut actions);
+        self.act(id, |engine, _, actions| {
+            engine.release(addresses, &mut kept, actions);
+        });
         for piece in &kept {
             Packet::of_resend(piece, &mut packets);
         }
-        self.perform(id, actions);
         packets
     }
 
@@ -276,11 +262,24 @@ impl Network {
             return;
         }
         gateway.scheduled = None;
+        self.act(id, |engine, now, actions| {
+            if engine.poll_timeout().is_some_and(|at| at <= now) {
+                engine.handle_timeout(now, actions);
+            }
+        });
+    }
+
+    /// Lets the engine do something, and does what it asks for.
+    fn act<T>(
+        &mut self,
+        id: u32,
+        act: impl FnOnce(&mut Gateway<Packet>, Instant, &mut Actions<Packet>) -> T,
+    ) -> T {
+        let gateway = &mut self.engines[id as usize];
         let mut actions = core::mem::take(&mut gateway.actions);
-        if gateway.engine.poll_timeout().is_some_and(|at| at <= now) {
-            gateway.engine.handle_timeout(now, &mut actions);
-        }
+        let done = act(&mut gateway.engine, self.now, &mut actions);
         self.perform(id, actions);
+        done
     }
 
     /// Does what the engine asks for, in order.
@@ -384,19 +383,15 @@ impl Network {
 
     /// The link is going down soon.
     pub(super) fn warn_engine(&mut self, id: u32, begins: Instant) {
-        let now = self.now;
-        let gateway = &mut self.engines[id as usize];
-        let mut actions = core::mem::take(&mut gateway.actions);
-        let engine = &mut gateway.engine;
-        let source = LinkSource::Signal;
-        engine.handle_all_links(LinkEvent::GoingDownSoon(None), source, now, &mut actions);
-        self.perform(id, actions);
+        self.act(id, |engine, now, actions| {
+            let event = LinkEvent::GoingDownSoon(None);
+            engine.handle_all_links(event, LinkSource::Signal, now, actions);
+        });
         self.schedule_warning(id, begins);
     }
 
     /// The report has arrived.
     pub(super) fn notify_engine(&mut self, id: u32, event: LinkEvent) {
-        let now = self.now;
         let gateway = &self.engines[id as usize];
         let mobiles = self.links[gateway.role.wireless.0 as usize].to;
         let addresses = self.mobile_addresses(mobiles);
@@ -404,18 +399,19 @@ impl Network {
         let Some(signal) = gateway.role.signal else {
             return;
         };
-        let mut actions = core::mem::take(&mut gateway.actions);
-        let engine = &mut gateway.engine;
-        if signal.source == LinkSource::Carrier {
+        let is_carrier = signal.source == LinkSource::Carrier;
+        if is_carrier {
             gateway.carrier_down = event == LinkEvent::Down;
         }
         // A host has one link to all its peers.
-        if signal.source == LinkSource::Carrier || gateway.host.is_some() {
-            engine.handle_all_links(event, signal.source, now, &mut actions);
-        } else {
-            engine.handle_link(&addresses, event, signal.source, now, &mut actions);
-        }
-        self.perform(id, actions);
+        let is_of_all = is_carrier || gateway.host.is_some();
+        self.act(id, |engine, now, actions| {
+            if is_of_all {
+                engine.handle_all_links(event, signal.source, now, actions);
+            } else {
+                engine.handle_link(&addresses, event, signal.source, now, actions);
+            }
+        });
     }
 
     /// A new engine, with what the old one has written down.
