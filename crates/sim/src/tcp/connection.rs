@@ -10,13 +10,10 @@ use super::congestion::Congestion;
 use super::handoffs::Handoffs;
 use super::pacer::Pacer;
 use super::rack_state::RackTlp;
-use super::reassembly::Reassembly;
 use super::rto::RtoEstimator;
 use super::scoreboard::Scoreboard;
 use super::settings::TcpSettings;
-use super::variables::{
-    Application, Counters, DelayedDupAcks, End, Ending, Rcv, Snd, State, Timed, Timers, View,
-};
+use super::variables::{Application, Counters, End, Ending, Rcv, Snd, State, Timed, Timers, View};
 use crate::packet::{Body, Packet, TcpPacket};
 
 /// One end of a connection.
@@ -78,31 +75,10 @@ impl Connection {
                 State::Closed
             },
             ending: Ending::Open,
-            snd: Snd {
-                una: 0,
-                nxt: 0,
-                max: 0,
-                highest: 0,
-                wnd: 0,
-                wnd_max: 0,
-                wl1: 0,
-                wl2: 0,
-                scale: 0,
-            },
+            snd: Snd::default(),
             rcv: Rcv {
-                irs: SeqNum::default(),
-                nxt: 0,
                 edge: 1 + buffer.min(65_535),
-                scale: 0,
-                unread: 0,
-                ahead: Reassembly::default(),
-                fin: None,
-                unacked_segments: 0,
-                ts_recent: 0,
-                last_ack_sent: 0,
-                dup_acks: DelayedDupAcks::default(),
-                duplicate: None,
-                frozen: false,
+                ..Rcv::default()
             },
             congestion: Congestion::new(&settings),
             board: Scoreboard::default(),

@@ -175,7 +175,7 @@ impl Seconds {
 }
 
 /// RFC 9293, 3.3.1: send sequence variables.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Snd {
     pub una: u64,
     pub nxt: u64,
@@ -195,7 +195,7 @@ pub(super) struct Snd {
 }
 
 /// Receive sequence variables.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Rcv {
     pub irs: SeqNum,
     pub nxt: u64,
