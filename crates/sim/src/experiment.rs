@@ -23,12 +23,12 @@
 //! # Ok::<(), holdfast_link::SettingsError>(())
 //! ```
 
-use holdfast_core::{Direction, Scheme, Settings};
+use holdfast_core::{Direction, Settings};
 use holdfast_link::{LinkPlan, LinkSettings, SettingsError};
 use holdfast_wire::{Duration, Instant};
 
 use crate::content::ContentKind;
-use crate::network::{LinkSignal, MobilePlan};
+use crate::network::{LinkSignal, MobileEnginePlan, MobilePlan, SplitPlan};
 use crate::observe::Observer;
 #[cfg(test)]
 use crate::outcome::CrossOutcome;
@@ -177,30 +177,6 @@ impl GatewayPlan {
     }
 }
 
-/// The engine at the MHs' interface, the very same as in `holdfast mobile` with `auto`.
-#[derive(Clone, Debug)]
-pub struct MobileEnginePlan {
-    /// The engine's settings.
-    pub settings: Settings,
-    /// From the begin or end of an outage of the last hop to its report; none: it is not reported.
-    pub reported_after: Option<Duration>,
-}
-
-impl MobileEnginePlan {
-    /// With the daemon's settings, and without reports of outages.
-    pub fn of_daemon(flows_max: usize) -> Self {
-        Self {
-            settings: Settings {
-                scheme: Scheme::Auto,
-                flows_max,
-                takes_in_outages: true,
-                ..Settings::default()
-            },
-            reported_after: None,
-        }
-    }
-}
-
 /// A node that is not the gateway: what other authors have proposed for a base station.
 #[derive(Clone, Debug)]
 pub enum BaseStation {
@@ -212,17 +188,6 @@ pub enum BaseStation {
         /// From one message to the next, above 0.
         every: Duration,
     },
-}
-
-/// A node that ends TCP at both sides.
-#[derive(Clone, Debug)]
-pub struct SplitPlan {
-    /// Its TCP toward the FHs.
-    pub toward_fh: TcpSettings,
-    /// Its TCP toward the MHs.
-    pub toward_mh: TcpSettings,
-    /// At these times it loses all connections (a crash and a restart).
-    pub restarts: Vec<Duration>,
 }
 
 /// One transfer over a TCP connection. The MH opens the connection.

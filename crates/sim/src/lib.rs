@@ -33,10 +33,9 @@ pub mod tcp;
 
 pub use content::ContentKind;
 pub use experiment::{
-    BaseStation, CrossTraffic, Experiment, GatewayPlan, Hop, MobileEnginePlan, Move, Roaming,
-    RunUntil, SplitPlan, Transfer,
+    BaseStation, CrossTraffic, Experiment, GatewayPlan, Hop, Move, Roaming, RunUntil, Transfer,
 };
-pub use network::{LinkSignal, MobilePlan, Network};
+pub use network::{LinkSignal, MobileEnginePlan, MobilePlan, Network, SplitPlan};
 pub use observe::{LinkId, Observer, PacketEvent};
 pub use outcome::{CrossOutcome, Outcome, Sample, Stall, TransferOutcome};
 pub use packet::{NodeId, Packet};

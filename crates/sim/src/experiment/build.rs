@@ -143,12 +143,8 @@ fn chain(experiment: &Experiment, network: &mut Network) -> (Vec<NodeId>, Vec<No
         network.add_mobile(mobiles, MobileRole { plan, wireless });
     }
     if let Some(plan) = &experiment.mobile_engine {
-        let role = HostEngineRole {
-            settings: plan.settings.clone(),
-            wireless,
-            reported_after: plan.reported_after,
-        };
-        network.add_host_engine(mobiles, role);
+        let plan = plan.clone();
+        network.add_host_engine(mobiles, HostEngineRole { plan, wireless });
     }
     (nodes, gateways)
 }
@@ -166,13 +162,8 @@ fn add_base_station(
     let wireless = link_of(experiment.hops.len() - 1, Direction::Downlink);
     match station {
         BaseStation::Splits(plan) => {
-            let role = SplitRole {
-                wireless,
-                toward_fh: plan.toward_fh,
-                toward_mh: plan.toward_mh,
-                restarts: plan.restarts.iter().map(|at| Instant::ZERO + *at).collect(),
-            };
-            network.add_split(node, role);
+            let plan = (**plan).clone();
+            network.add_split(node, SplitRole { plan, wireless });
         }
         BaseStation::ReportsBadLink { every } => {
             let every = *every;

@@ -6,7 +6,7 @@
 //! engine gets a copy. The machine of `mobile` is nearer to the link, as its programs are: it notes what
 //! leaves the engine for the link, and what the engine passes up.
 
-use holdfast_core::{Direction, LinkSource, Settings};
+use holdfast_core::{Direction, LinkSource, Scheme, Settings};
 use holdfast_wire::Duration;
 
 use super::at_host::AtHost;
@@ -14,28 +14,50 @@ use super::{DSCP_DEFAULT, Event, GatewayRole, LinkSignal, Network};
 use crate::observe::LinkId;
 use crate::packet::{NodeId, Packet};
 
-/// The engine at a host, and the reports about its link.
+/// The engine at the MHs' interface, the very same as in `holdfast mobile` with `auto`.
 #[derive(Clone, Debug)]
-pub struct HostEngineRole {
+pub struct MobileEnginePlan {
     /// The engine's settings.
     pub settings: Settings,
-    /// The link toward the host, whose outages are reported.
-    pub wireless: LinkId,
     /// From the begin or end of an outage to its report; none: it is not reported.
     pub reported_after: Option<Duration>,
+}
+
+impl MobileEnginePlan {
+    /// With the daemon's settings, and without reports of outages.
+    pub fn of_daemon(flows_max: usize) -> Self {
+        Self {
+            settings: Settings {
+                scheme: Scheme::Auto,
+                flows_max,
+                takes_in_outages: true,
+                ..Settings::default()
+            },
+            reported_after: None,
+        }
+    }
+}
+
+/// The same on a link.
+#[derive(Clone, Debug)]
+pub struct HostEngineRole {
+    /// What it is to be.
+    pub plan: MobileEnginePlan,
+    /// The link toward the host, whose outages are reported.
+    pub wireless: LinkId,
 }
 
 impl Network {
     /// Puts the engine between the connections on a node and its links.
     pub fn add_host_engine(&mut self, node: NodeId, role: HostEngineRole) {
-        let signal = role.reported_after.map(|after| LinkSignal {
+        let signal = role.plan.reported_after.map(|after| LinkSignal {
             down_after: Some(after),
             up_after: Some(after),
             // The daemon has combined its sources.
             ..LinkSignal::at_once(LinkSource::Signal)
         });
         let role = GatewayRole {
-            settings: role.settings,
+            settings: role.plan.settings,
             wireless: role.wireless,
             signal,
             restarts: Vec::new(),

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_wire::{Endpoint, Flags, Instant, Segment};
+use holdfast_wire::{Duration, Endpoint, Flags, Instant, Segment};
 
 use super::watch::Slot;
 use super::{Carried, ConnectionId, Event, Network};
@@ -20,17 +20,24 @@ use crate::observe::LinkId;
 use crate::packet::{NodeId, Packet};
 use crate::tcp::{Application, Connection, End, Reading, State, TcpSettings};
 
-/// What such a node is to be.
+/// A node that ends TCP at both sides.
 #[derive(Clone, Debug)]
-pub struct SplitRole {
-    /// The link toward the MHs.
-    pub wireless: LinkId,
+pub struct SplitPlan {
     /// Its TCP toward the FHs.
     pub toward_fh: TcpSettings,
     /// Its TCP toward the MHs.
     pub toward_mh: TcpSettings,
-    /// When it loses its connections.
-    pub restarts: Vec<Instant>,
+    /// At these times it loses all connections (a crash and a restart).
+    pub restarts: Vec<Duration>,
+}
+
+/// The same on a link.
+#[derive(Clone, Debug)]
+pub struct SplitRole {
+    /// What it is to be.
+    pub plan: SplitPlan,
+    /// The link toward the MHs.
+    pub wireless: LinkId,
 }
 
 /// The two halves of a connection: toward the FH, toward the MH.
@@ -58,8 +65,9 @@ impl Network {
     pub fn add_split(&mut self, node: NodeId, role: SplitRole) {
         let id = self.splits.len() as u32;
         self.nodes[node.0 as usize].split = Some(id);
-        for at in &role.restarts {
-            self.queue.push(*at, Event::SplitRestart(id));
+        for at in &role.plan.restarts {
+            self.queue
+                .push(Instant::ZERO + *at, Event::SplitRestart(id));
         }
         self.splits.push(SplitNode {
             role,
@@ -116,7 +124,7 @@ impl Network {
         let of_fh = self.slot_at(packet.to, [syn.to.port, syn.from.port])?;
         let (mh, fh) = self.slots[of_mh as usize].connection.ends();
         let split = &self.splits[id as usize];
-        let (node, role) = (split.node, &split.role);
+        let (node, plan) = (split.node, &split.role.plan);
         // Numbers of its own: any will do.
         let as_mh = End {
             iss: syn.seq + (1 << 30),
@@ -127,8 +135,8 @@ impl Network {
             ..fh
         };
         let connections = [
-            Connection::new(role.toward_fh, as_mh, fh, RELAY, false),
-            Connection::new(role.toward_mh, as_fh, mh, RELAY, true),
+            Connection::new(plan.toward_fh, as_mh, fh, RELAY, false),
+            Connection::new(plan.toward_mh, as_fh, mh, RELAY, true),
         ];
         let first = self.slots.len() as u32;
         let halves = [first, first + 1];
