@@ -8,6 +8,8 @@
 //! | `live` | Linux TCP in network namespaces of this kernel | wall clock |
 
 mod conditions;
+#[cfg(test)]
+mod each_key;
 mod ignored;
 mod linux;
 pub mod live;

@@ -19,12 +19,13 @@ use super::keys::{Keys, json};
 /// The table in `[gateway]` with the keys of a host; it is laid over the FH's.
 pub(super) const SPLIT: &str = "split";
 /// Keys of hosts that the node that splits does not read: only the model has it.
-pub(super) const UNREAD_BY_SPLIT: [&str; 5] = [
+pub(super) const UNREAD_BY_SPLIT: [&str; 6] = [
     "congestion_control",
     "sysctls",
     "microsecond_timestamps",
     "m_tcp",
     "on_handoff",
+    "lc_cwe",
 ];
 
 /// The table.

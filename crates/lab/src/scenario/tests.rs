@@ -561,6 +561,11 @@ fn the_half_of_a_split_connection_is_the_fhs_host_with_its_own_keys_over_it() {
         ),
         ("scheme = \"split\"\nsplit = 5", "gateway.split", "table"),
         (
+            "scheme = \"split\"\nsplit = { lc_cwe = { first_history = 2 } }",
+            "gateway.split.lc_cwe",
+            "leave it out",
+        ),
+        (
             "scheme = \"split\"\nsplit = { congestion_control = \"bbr\" }",
             "gateway.split.congestion_control",
             "split.preset",

@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Lacking, Refusal};
 use crate::results::same;
-use crate::scenario::{Run, word};
+use crate::scenario::{Conditions, DirectionChoice, Run, word};
 
 /// Where hosts and daemons come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ struct Ignored {
     neutral: fn() -> Vec<Json>,
     /// Keys of the same host that mean the same for this reader: beside one of them it is taken.
     beside: &'static [&'static str],
+    /// The runs that do not read it; none: no run does.
+    only: Option<fn(&Conditions) -> bool>,
     lacks: Lacking,
     remedy: &'static str,
 }
@@ -39,12 +41,14 @@ const HOSTS: [&str; 3] = ["hosts.", "fh.", "mh."];
 const NOTHING: fn() -> Vec<Json> = Vec::new;
 const FALSE: fn() -> Vec<Json> = || vec![json!(false)];
 const ZERO: fn() -> Vec<Json> = || vec![json!(0)];
+const ONE: fn() -> Vec<Json> = || vec![json!(1)];
+const NO_HANDOFF: fn() -> Vec<Json> = || vec![json!("nothing")];
 /// What else can be done.
 const REMOVE: &str = "remove it";
 
-/// All of them. What needs another kind of hosts (`flows`, `cubic`) is refused by `refusal` of each
-/// substrate.
-const IGNORED: [Ignored; 18] = [
+/// All of them. What needs another kind of hosts (`cubic`) is refused by `refusal` of each substrate.
+/// A test of all keys (`each_key`) finds what is not here.
+const IGNORED: [Ignored; 26] = [
     kernel(
         "HOST.preset",
         NOTHING,
@@ -53,22 +57,25 @@ const IGNORED: [Ignored; 18] = [
     ),
     kernel("HOST.m_tcp", FALSE, &[], REMOVE),
     // Before the key of any host: the model does not read it either.
-    Ignored {
-        reader: None,
-        ..kernel(
-            "fh.on_handoff",
-            || vec![json!("nothing")],
-            &[],
-            "replace it by mh.on_handoff, with transfer.direction = uplink: the MH's sender is notified",
-        )
-    },
+    neither(
+        "fh.on_handoff",
+        NO_HANDOFF,
+        "replace it by mh.on_handoff, with transfer.direction = uplink: the MH's sender is notified",
+    ),
+    neither(
+        "fh.lc_cwe",
+        NOTHING,
+        "replace it by mh.lc_cwe, with transfer.direction = uplink: the MH's sender is notified",
+    ),
     kernel(
         "HOST.on_handoff",
-        || vec![json!("nothing")],
+        NO_HANDOFF,
         &[],
         "replace it by mh.congestion_control = holdfast_lccwe",
     ),
     kernel("HOST.lc_cwe", NOTHING, &[], REMOVE),
+    of_sending_mh("HOST.on_handoff", NO_HANDOFF),
+    of_sending_mh("HOST.lc_cwe", NOTHING),
     kernel("HOST.send_buffer_bytes", NOTHING, &[], REMOVE),
     kernel("HOST.dup_ack_delay_ms", NOTHING, &[], REMOVE),
     kernel("HOST.tick_phase_s", NOTHING, &[], REMOVE),
@@ -80,6 +87,11 @@ const IGNORED: [Ignored; 18] = [
     of_gateway("gateway.warning_ms", ZERO),
     of_gateway("gateway.mtcp.compression_ms", NOTHING),
     of_gateway("gateway.restarts_s", || vec![json!([])]),
+    model("transfer.flows", ONE, &[], REMOVE),
+    model("transfer.requests", ONE, &[], REMOVE),
+    model("transfer.back_bytes", ZERO, &[], REMOVE),
+    model("transfer.ip_version", || vec![json!(4)], &[], REMOVE),
+    model("HOST.microsecond_timestamps", FALSE, &[], REMOVE),
     model(
         "HOST.sysctls",
         NOTHING,
@@ -103,6 +115,7 @@ const fn kernel(
         key,
         neutral,
         beside,
+        only: None,
         lacks: Lacking::Hosts,
         remedy,
     }
@@ -125,6 +138,30 @@ const fn model(
     Ignored {
         reader: Some(Reader::Model),
         ..kernel(key, neutral, beside, remedy)
+    }
+}
+
+/// A key that no substrate reads.
+const fn neither(key: &'static str, neutral: fn() -> Vec<Json>, remedy: &'static str) -> Ignored {
+    Ignored {
+        reader: None,
+        ..kernel(key, neutral, &[], remedy)
+    }
+}
+
+/// A key of the MH's sender: it is for nothing while the MH sends no data.
+const fn of_sending_mh(key: &'static str, neutral: fn() -> Vec<Json>) -> Ignored {
+    Ignored {
+        only: Some(|conditions| {
+            let transfer = &conditions.transfer;
+            transfer.direction == DirectionChoice::Downlink && transfer.request_bytes == 0
+        }),
+        lacks: Lacking::Setting,
+        ..neither(
+            key,
+            neutral,
+            "set transfer.direction = uplink: the MH's sender is notified",
+        )
     }
 }
 
@@ -152,7 +189,7 @@ pub(super) fn refusal(run: &Run, reader: Reader) -> Option<Refusal> {
     of_reader.find_map(|item| item.refusal(run, reader))
 }
 
-/// Whether `reader` does not read the key of a run's line.
+/// Whether `reader` reads the key of a line in no run.
 pub(super) fn is_ignored(key: &str, reader: Reader) -> bool {
     let is_within = |key: &str, name: &str| {
         let rest = key.strip_prefix(name);
@@ -160,7 +197,7 @@ pub(super) fn is_ignored(key: &str, reader: Reader) -> bool {
     };
     let mut of_reader = IGNORED
         .iter()
-        .filter(|item| item.reader.is_none_or(|of_item| of_item == reader));
+        .filter(|item| item.only.is_none() && item.reader.is_none_or(|of_item| of_item == reader));
     let is_ignored = of_reader.any(|item| match item.key.strip_prefix(HOST) {
         Some(own) => HOSTS
             .iter()
@@ -173,6 +210,9 @@ pub(super) fn is_ignored(key: &str, reader: Reader) -> bool {
 
 impl Ignored {
     fn refusal(&self, run: &Run, reader: Reader) -> Option<Refusal> {
+        if self.only.is_some_and(|only| !only(&run.conditions)) {
+            return None;
+        }
         let Some(own) = self.key.strip_prefix(HOST) else {
             let (key, value) = given(run, self.key, reader)?;
             return self.refused("", key, value);
@@ -266,14 +306,23 @@ mod tests {
     }
 
     /// For each key of the table: a scenario that gives it.
-    const GIVEN: [(&str, &str); 18] = [
+    const GIVEN: [(&str, &str); 26] = [
         ("hosts.preset", "[hosts]\npreset = \"new-reno\""),
         ("mh.m_tcp", "[mh]\nm_tcp = true"),
         ("fh.on_handoff", "[fh]\non_handoff = \"lc\""),
         (
+            "fh.lc_cwe.first_history",
+            "[fh]\nlc_cwe = { first_history = 2 }",
+        ),
+        (
             "mh.on_handoff",
             "[transfer]\nbytes = 1\ndirection = \"uplink\"\n[mh]\non_handoff = \"lc\"",
         ),
+        (
+            "mh.lc_cwe.first_history",
+            "[transfer]\nbytes = 1\ndirection = \"uplink\"\n[mh]\nlc_cwe = { first_history = 2 }",
+        ),
+        ("mh.on_handoff", "[mh]\non_handoff = \"lc\""),
         (
             "mh.lc_cwe.first_history",
             "[mh]\nlc_cwe = { first_history = 2 }",
@@ -307,6 +356,23 @@ mod tests {
             "[gateway]\nmtcp = { compression_ms = 3 }",
         ),
         ("gateway.restarts_s", "[gateway]\nrestarts_s = [1.0]"),
+        ("transfer.flows", "[transfer]\nbytes = 1\nflows = 2"),
+        (
+            "transfer.requests",
+            "[transfer]\nbytes = 2\nrequest_bytes = 1\nrequests = 2",
+        ),
+        (
+            "transfer.back_bytes",
+            "[transfer]\nbytes = 1\nback_bytes = 2",
+        ),
+        (
+            "transfer.ip_version",
+            "[transfer]\nbytes = 1\nip_version = 6",
+        ),
+        (
+            "mh.microsecond_timestamps",
+            "[mh]\nmicrosecond_timestamps = true",
+        ),
         (
             "fh.sysctls.net.ipv4.tcp_frto",
             "[fh]\nsysctls = { \"net.ipv4.tcp_frto\" = \"0\" }",
@@ -348,6 +414,36 @@ mod tests {
         assert_eq!(why(SubstrateKind::Model, &remedy), None);
         let remedy = format!("{uplink}congestion_control = \"holdfast_lccwe\"");
         assert_eq!(why(SubstrateKind::Live, &remedy), None);
+    }
+
+    #[test]
+    fn what_an_mh_does_about_handoffs_is_refused_where_it_sends_no_data() {
+        let own = [
+            ("on_handoff", "\"lc\"", "on_handoff: got lc"),
+            (
+                "lc_cwe",
+                "{ first_history = 2 }",
+                "lc_cwe.first_history: got 2",
+            ),
+        ];
+        for (table, (key, value, got)) in ["mh", "hosts"]
+            .into_iter()
+            .flat_map(|t| own.map(|o| (t, o)))
+        {
+            let text = |transfer: &str| {
+                format!("[transfer]\nbytes = 1\n{transfer}\n[{table}]\n{key} = {value}")
+            };
+            let line = format!(
+                "{table}.{got}, which each substrate would ignore; \
+                 set transfer.direction = uplink: the MH's sender is notified"
+            );
+            let refusal = SubstrateKind::Model.refusal(&run(&text(""))).unwrap();
+            assert_eq!((refusal.lacks, refusal.why), (Lacking::Setting, line));
+            // A request is data of the MH.
+            for taken in ["direction = \"uplink\"", "request_bytes = 9"] {
+                assert_eq!(why(SubstrateKind::Model, &text(taken)), None, "{taken}");
+            }
+        }
     }
 
     #[test]

@@ -156,7 +156,7 @@ fn unknown_here(name: &str, host: &HostConditions) -> Option<String> {
     unknown.map(|key| format!("{name}.sysctls: got {key}, this kernel has no such parameter"))
 }
 
-fn transfer(
+pub(super) fn transfer(
     run: &Run,
     settings: &ExecutionSettings,
     files: &[packets::HopFiles],

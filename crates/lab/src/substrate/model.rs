@@ -41,7 +41,7 @@ const WIRED: usize = 0;
 /// The hop between gateway and MH.
 const WIRELESS: usize = 1;
 
-/// What the simulator has not.
+/// What the simulator has not, besides the keys that it would ignore.
 pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
     let schemes = [
         ("gateway", conditions.gateway.scheme.name()),
@@ -53,39 +53,15 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
             return Some(Refusal::new(Lacking::Scheme, &why, "live or linux"));
         }
     }
-    let transfer = &conditions.transfer;
     let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
-    let of_transfer = [
-        (transfer.flows > 1, "flows: the model has one connection"),
-        (
-            transfer.requests > 1,
-            "requests: the model asks for one answer",
-        ),
-        (
-            transfer.back_bytes > 0,
-            "back_bytes: the model sends one way",
-        ),
-        (transfer.ip_version == 6, "ip_version: the model has IPv4"),
-    ];
-    let of_transfer = of_transfer.into_iter().filter(|(lacks, _)| *lacks);
-    let mut lacking: Vec<String> = of_transfer
-        .map(|(_, why)| format!("transfer.{why}"))
-        .collect();
-    for (name, host) in hosts {
-        if host.microsecond_timestamps {
-            let why = "microsecond_timestamps: the model's are milliseconds";
-            lacking.push(format!("{name}.{why}"));
-        }
-        let control = host.congestion_control();
-        if host.model_preset().is_none() {
-            lacking.push(format!(
-                "{name}.congestion_control: got {control}, the model takes reno, cubic and bbr; \
-                set {name}.preset"
-            ));
-        }
-    }
-    let why = lacking.first()?;
-    Some(Refusal::new(Lacking::Hosts, why, "live or linux"))
+    let (name, host) = hosts
+        .into_iter()
+        .find(|(_, host)| host.model_preset().is_none())?;
+    let why = format!(
+        "{name}.congestion_control: got {}, the model takes reno, cubic and bbr; set {name}.preset",
+        host.congestion_control()
+    );
+    Some(Refusal::new(Lacking::Hosts, &why, "live or linux"))
 }
 
 /// Executes one run; its packets go to a file in `pcap`.
