@@ -37,6 +37,8 @@ pub(crate) struct BeforeOutage {
     /// How far the MH's reports went when it last leapt, and how often it did.
     leap: SeqNum,
     leaps: u32,
+    /// What was retransmitted since has been sent once more.
+    resent_twice: bool,
 }
 
 /// The first probe of a silence, or the first data that the FH has sent in it.
@@ -81,8 +83,23 @@ impl<P: Payload> Flow<P> {
             self.timed = None;
             self.transmissions.clear();
             self.begin_resending();
+            if let Some(before) = &mut self.before_outage {
+                before.resent_twice = true;
+            }
         }
         rewinds
+    }
+
+    /// What the MH answers was sent once since link up, and by its timestamp not before (Karn).
+    pub(crate) fn answers_first_copy(&self, segment: &Segment) -> bool {
+        if self.recover.is_none() {
+            return true;
+        }
+        let Some(before) = self.before_outage.as_ref().filter(|it| !it.resent_twice) else {
+            return false;
+        };
+        let newest_before = before.tsval.zip(segment.options.timestamps);
+        newest_before.is_some_and(|(newest, ts)| ts.tsecr.wrapping_sub(newest) as i32 >= 0)
     }
 
     /// Forgets reports of the byte at SND.UNA: an MH that had it would have acknowledged it (RFC 2018, 8).
@@ -146,6 +163,8 @@ impl<P: Payload> Flow<P> {
             // dropped since.
             self.sacked.clear();
         }
+        // The MH may answer late what the recovery before has sent.
+        let resent_twice = self.recover.is_some();
         let rewinds = self.rewind();
         // The wait for an answer begins now.
         (self.retransmit_at, self.vain_retransmissions) = (None, 0);
@@ -157,6 +176,7 @@ impl<P: Payload> Flow<P> {
                 resent: self.fh.una,
                 leap: self.reported(),
                 leaps: 0,
+                resent_twice,
             }));
         }
         rewinds
@@ -183,8 +203,11 @@ impl<P: Payload> Flow<P> {
         let Some(before) = &mut self.before_outage else {
             return false;
         };
-        if before.sent_nxt.at_or_before(una) || self.recover.is_none() {
+        if self.recover.is_none() {
             self.before_outage = None;
+            return false;
+        }
+        if before.sent_nxt.at_or_before(una) {
             return false;
         }
         let from_before = match (before.tsval, segment.options.timestamps) {

@@ -118,7 +118,12 @@ impl<P: Payload> Turn<'_, P> {
             return Verdict::Forward;
         };
         let is_copy = new_bytes == 0 && !segment.flags.has(Flags::FIN);
+        let is_premature = is_copy && backlog && self.is_under_way(segment);
         match disposition(self.flow, self.mobile, segment, is_copy, backlog) {
+            Disposition::Forward if is_premature => {
+                self.counters.segments_queued += 1;
+                Verdict::Suppress
+            }
             Disposition::Forward => {
                 self.hook(|scheme, flow, cx| scheme.on_data(flow, segment, insertion, cx));
                 self.forward(segment);
@@ -137,6 +142,23 @@ impl<P: Payload> Turn<'_, P> {
                 Verdict::Suppress
             }
         }
+    }
+
+    /// All of the segment went to the MH so recently that no answer to it can have come. While a backlog waits, the
+    /// FH's copies overtake it, and the FH takes what waits for lost (RFC 8985).
+    fn is_under_way(&self, segment: &Segment) -> bool {
+        let Some((newest_sent, reported)) = self.mobile.newest_arrival.get() else {
+            return false;
+        };
+        let round_trip = reported.saturating_since(newest_sent);
+        let is_recent =
+            |at: Instant| at > newest_sent && self.now.saturating_since(at) < round_trip;
+        let mut sent = self
+            .flow
+            .transmissions
+            .within(segment.seq, segment.end())
+            .peekable();
+        sent.peek().is_some() && sent.all(|range| is_recent(range.at))
     }
 
     fn forward(&mut self, segment: &Segment) {

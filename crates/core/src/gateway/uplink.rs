@@ -29,7 +29,7 @@ impl<P: Payload> Gateway<P> {
         // What the MH sent before this segment may be lost unseen.
         let has_lost = segment.seq.after(turn.flow.fh.ack);
         let waited = !is_unknown && (has_lost || turn.flow.waits_for_ack());
-        let was_recovering = turn.flow.recover.is_some();
+        let is_first_copy = turn.flow.answers_first_copy(segment);
         let outcome = turn.follow_mh_segment(segment, payload);
         if !outcome.credible {
             turn.counters.implausible += u64::from(turn.flow.stage == Stage::Open);
@@ -48,7 +48,7 @@ impl<P: Payload> Gateway<P> {
             turn.flow.probed = None;
         }
         turn.follow_upload(flow_id, segment, payload);
-        let is_back = turn.learn_of_link(segment, &outcome, was_recovering);
+        let is_back = turn.learn_of_link(segment, &outcome, is_first_copy);
         let verdict = turn.answer_mh_segment(segment, payload, &outcome);
         let verdict_on_return =
             turn.scheme
@@ -119,13 +119,13 @@ impl<P: Payload> Turn<'_, P> {
         was_silent && !is_upload && self.flow.answers_from_before_probe(segment, reports_new)
     }
 
-    /// What the segment shows of the link. `was_recovering`: the flow, before this segment. True if it shows
+    /// What the segment shows of the link. `is_first_copy`: it answers no repetition. True if it shows
     /// that the link is up again.
     fn learn_of_link(
         &mut self,
         segment: &Segment,
         outcome: &AckOutcome,
-        was_recovering: bool,
+        is_first_copy: bool,
     ) -> bool {
         let mobile = &mut *self.mobile;
         mobile.received_bytes += u64::from(segment.payload_len);
@@ -147,8 +147,7 @@ impl<P: Payload> Turn<'_, P> {
             *at = at.map(|at| at.max(next));
         }
         if mobile.link == Link::Recovering {
-            // What was sent before too may answer that (Karn).
-            if let (Some((sent, _)), false) = (outcome.arrivals.ordinary, was_recovering)
+            if let (Some((sent, _)), true) = (outcome.arrivals.ordinary, is_first_copy)
                 && sent >= mobile.since
             {
                 mobile.note_recovery_round_trip(sent, self.now);
