@@ -37,7 +37,7 @@ pub(crate) struct BeforeOutage {
     /// How far the MH's reports went when it last leapt, and how often it did.
     leap: SeqNum,
     leaps: u32,
-    /// What was retransmitted since has been sent once more.
+    /// Some of what was retransmitted since was retransmitted again.
     resent_twice: bool,
 }
 
