@@ -67,6 +67,7 @@ readonly packetdrill='
     net-tools       ifconfig
     python3         python3'
 readonly cluster='
+    procps          pgrep
     munge           munged
     slurm-client    sbatch
     slurmctld       slurmctld

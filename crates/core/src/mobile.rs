@@ -492,9 +492,14 @@ mod tests {
             assert!(mobile.was_warned_in_vain(at(over_ms)), "{lead_ms:?}");
             assert!(!mobile.was_warned_in_vain(at(over_ms + 1)), "{lead_ms:?}");
         }
-        mobile.warn(None, at(2_000));
+        // A second source has no lead: the first one's counts.
+        mobile.warn(Some(Duration::from_secs(5)), at(5_000));
+        mobile.warn(None, at(6_000));
+        assert!(!mobile.was_warned_in_vain(at(10_999)));
+        assert!(mobile.was_warned_in_vain(at(11_000)));
+        mobile.warn(None, at(12_000));
         mobile.disconnected = true;
-        assert!(!mobile.was_warned_in_vain(at(3_000)), "the outage came");
+        assert!(!mobile.was_warned_in_vain(at(13_000)), "the outage came");
         assert_eq!(mobile.warned_until, None);
     }
 

@@ -90,7 +90,7 @@ impl<P: Payload> Flow<P> {
         rewinds
     }
 
-    /// What the MH answers was sent once since link up, and by its timestamp not before (Karn).
+    /// What the MH answers was sent once since link up, but for probes, and has no timestamp from before (Karn).
     pub(crate) fn answers_first_copy(&self, segment: &Segment) -> bool {
         if self.recover.is_none() {
             return true;

@@ -118,7 +118,9 @@ impl<P: Payload> Turn<'_, P> {
             return Verdict::Forward;
         };
         let is_copy = new_bytes == 0 && !segment.flags.has(Flags::FIN);
-        let is_premature = is_copy && backlog && self.is_under_way(segment);
+        // While a backlog waits, the FH's copies overtake it, and the FH takes it for lost (RFC 8985).
+        let is_premature =
+            is_copy && backlog && !self.flow.retransmits_itself() && self.is_under_way(segment);
         match disposition(self.flow, self.mobile, segment, is_copy, backlog) {
             Disposition::Forward if is_premature => {
                 self.counters.segments_queued += 1;
@@ -144,10 +146,13 @@ impl<P: Payload> Turn<'_, P> {
         }
     }
 
-    /// All of the segment went to the MH so recently that no answer to it can have come. While a backlog waits, the
-    /// FH's copies overtake it, and the FH takes what waits for lost (RFC 8985).
+    /// The segment went to the MH so recently that no answer to it can have come. Asked for links whose rate
+    /// changes alone.
     fn is_under_way(&self, segment: &Segment) -> bool {
-        let Some((newest_sent, reported)) = self.mobile.newest_arrival.get() else {
+        let newest_arrival = self.mobile.newest_arrival.get();
+        let (Some((newest_sent, reported)), true) =
+            (newest_arrival, self.mobile.changing.is_some())
+        else {
             return false;
         };
         let round_trip = reported.saturating_since(newest_sent);

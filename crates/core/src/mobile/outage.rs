@@ -71,7 +71,8 @@ impl Mobile {
     /// A report: the link goes down soon, in `lead` if known.
     pub(crate) fn warn(&mut self, lead: Option<Duration>, now: Instant) {
         self.going_down_soon = true;
-        self.warned_until = Some(now + lead.unwrap_or_default() + WARNING_MAX);
+        let until = now + lead.unwrap_or_default() + WARNING_MAX;
+        self.warned_until = self.warned_until.max(Some(until));
     }
 
     /// A warning was not followed by an outage: true once.

@@ -62,10 +62,13 @@ impl Mobile {
         };
     }
 
-    /// What was sent at this time, since link up, has arrived.
+    /// What was sent at this time, since link up, has arrived. An answer to what was sent before may seem to
+    /// be shorter than any path.
     pub(crate) fn note_recovery_round_trip(&mut self, sent: Instant, now: Instant) {
-        if let Some(link) = &mut self.changing {
-            link.on_round_trip(now.saturating_since(sent));
+        let round_trip = now.saturating_since(sent);
+        let is_possible = self.rtt.least().is_none_or(|least| round_trip >= least);
+        if let (Some(link), true) = (&mut self.changing, is_possible) {
+            link.on_round_trip(round_trip);
         }
     }
 
@@ -206,6 +209,24 @@ mod tests {
             mobile.on_overflow(at(600));
             mobile.grow_window(0, 0, at(600));
             assert_eq!(mobile.window < before, shrinks, "{link:?}");
+        }
+    }
+
+    /// The path has become longer: 1 MB/s, and 200 ms for 50.
+    #[test]
+    fn a_round_trip_shorter_than_any_path_says_nothing_of_it() {
+        for (first_ms, window) in [(200, 300_000), (49, 300_000), (60, 150_000)] {
+            let mut mobile = recovering();
+            mobile.rtt.sample(Duration::from_millis(50));
+            mobile.changing = Some(Box::default());
+            mobile.begin_pace(at(0));
+            for round_trip_ms in [first_ms, 200] {
+                mobile.note_recovery_round_trip(at(0), at(round_trip_ms));
+            }
+            for n in 1..=100 {
+                mobile.grow_window(0, 10_000, at(10 * n));
+            }
+            assert_eq!(mobile.window, window, "{first_ms}");
         }
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct GuardArgs {
     #[arg(long)]
     interface: String,
     /// The descriptors of the maps
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, required = true, value_delimiter = ',')]
     maps: Vec<i32>,
     /// That of the packet socket
     #[arg(long)]

@@ -15,8 +15,8 @@ use crate::privileges::{duplicate, lend_descriptor};
 /// The maps that are lent, by their names in the C source.
 const NAMES: [&str; 5] = ["flows", "closed", "control", "withheld_segments", "woken"];
 
-/// Under which numbers a process that was started with them finds its parent's maps, in the order of
-/// `NAMES`; they live as long as one of the two.
+/// The numbers under which a process finds the maps of its parent, in the order of `NAMES`. The maps live as long
+/// as one of the two.
 pub type LentMaps = [RawFd; NAMES.len()];
 
 impl FlowMaps {

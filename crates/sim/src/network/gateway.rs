@@ -384,7 +384,7 @@ impl Network {
     /// The link is going down soon.
     pub(super) fn warn_engine(&mut self, id: u32, begins: Instant) {
         self.act(id, |engine, now, actions| {
-            let event = LinkEvent::GoingDownSoon(None);
+            let event = LinkEvent::GoingDownSoon(Some(begins.saturating_since(now)));
             engine.handle_all_links(event, LinkSource::Signal, now, actions);
         });
         self.schedule_warning(id, begins);
