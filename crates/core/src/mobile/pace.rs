@@ -214,7 +214,7 @@ mod tests {
 
     /// The path has become longer: 1 MB/s, and 200 ms for 50.
     #[test]
-    fn a_round_trip_shorter_than_any_path_says_nothing_of_it() {
+    fn a_round_trip_shorter_than_any_path_shows_no_path() {
         for (first_ms, window) in [(200, 300_000), (49, 300_000), (60, 150_000)] {
             let mut mobile = recovering();
             mobile.rtt.sample(Duration::from_millis(50));
