@@ -185,8 +185,11 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("HOST.sysctls.net.ipv4.tcp_slow_start_after_idle", "'1'", ""),
 ];
 
-/// What a substrate takes although it does not read it, in the runs in which it does not.
-const TAKEN: &[(SubstrateKind, &str, fn(&Conditions) -> bool)] = &[
+/// A substrate, a key, and in which runs the substrate does not read it.
+type Taken = (SubstrateKind, &'static str, fn(&Conditions) -> bool);
+
+/// What a substrate takes although it does not read it.
+const TAKEN: &[Taken] = &[
     // It describes a file that is read in one way.
     (SubstrateKind::Model, "LINK.trace_format", |_| true),
     // One signal stands beside a sweep of schemes.
