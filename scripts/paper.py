@@ -478,7 +478,8 @@ def write_index(folder, notes):
         f"<!doctype html><meta charset=utf-8><title>Holdfast: figures repeated</title><style>{STYLE}</style>",
         "<h1>Holdfast: figures repeated</h1>",
         f"<p><b>{html.escape(total)}.</b> A figure is one cell of a table on a page. It is the same if each of its "
-        f"numbers is at most one unit of the last printed digit away; a count, and on the model, if it is equal. {date.today()}, Linux {os.uname().release}, "
+        f"numbers is at most one unit of the last printed digit away. Counts and figures of the model are the same if "
+        f"they are equal. {date.today()}, Linux {os.uname().release}, "
         f"{os.cpu_count()} processors.</p>",
         "<h2>What differs</h2>",
         html_table(["page", "table", "row", "column", "on the page", "now"],

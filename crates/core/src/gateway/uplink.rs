@@ -119,8 +119,8 @@ impl<P: Payload> Turn<'_, P> {
         was_silent && !is_upload && self.flow.answers_from_before_probe(segment, reports_new)
     }
 
-    /// What the segment shows of the link. `is_first_copy`: it answers no repetition. True if it shows
-    /// that the link is up again.
+    /// What the segment shows of the link. `is_first_copy`: as the flow's `answers_first_copy` has it. True
+    /// if the segment shows that the link is up again.
     fn learn_of_link(
         &mut self,
         segment: &Segment,
