@@ -302,7 +302,7 @@ def take(folder):
             continue
         labels = table["labels"]
         if table.get("in-text"):
-            # Its rows are those that the text names.
+            # No page has its rows: they are those of the results.
             table["rows"] = []
         # A table that is new has no rows yet.
         rows = {tuple(row[:labels]): row for row in table["rows"] or new}

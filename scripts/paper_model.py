@@ -215,6 +215,16 @@ def snoop_cache(lines):
     ]
 
 
+def snoop_assumptions(lines):
+    """Means of ten with Snoop: a row an assumption, a column a rate of errors."""
+    cells = groups(lines, "assumption", "errors")
+    rates = dict.fromkeys(errors for _, errors in cells)
+    return [
+        [name, *(f"{statistics.fmean(run['goodput_mbps'] for run in cells[name, errors]):.2f}" for errors in rates)]
+        for name in dict.fromkeys(name for name, _ in cells)
+    ]
+
+
 # Remedies of a scenario, as the pages name them.
 REMEDIES = {
     "M-TCP": "M-TCP (1997)", "hold": "`hold`", "auto": "`auto`", "link that keeps its packets": "a link that keeps its packets",

@@ -5,6 +5,7 @@ A row is a list of cells as the page prints them. The first cells of a row, its 
 """
 import paper_linux as linux
 import paper_model as model
+import paper_prose as prose
 from paper_runs import megabits, median, tenths_of_seconds
 
 PAPERS = ["lc-cwe-2005", "snoop-1995", "mtcp-1997", "mtcp-plus-2007", "freeze-tcp-2000"]
@@ -15,6 +16,14 @@ TABLES = {
     "claims-mtcp-1997": (["claims-mtcp-1997"], model.claims_mtcp),
     # In no page: text repeats their figures.
     **{f"verdicts-{paper}": ([f"claims-{paper}"], model.verdicts(paper)) for paper in PAPERS},
+    "mtcp-queue-lost": (["mtcp-queue-lost"], prose.mtcp_queue_lost),
+    "mtcp-deviation": (["mtcp-deviation"], prose.mtcp_deviation),
+    "mtcp-plus-seventh": (["mtcp-plus-seventh"], prose.mtcp_plus_seventh),
+    "freeze-III-short": (["freeze-III-short"], prose.freeze_short),
+    "baselines-restart": (["baselines-restart"], prose.baselines_restart),
+    "snoop-today-ratios": (["snoop-today", "snoop-today-low-errors"], prose.snoop_today_ratios),
+    "snoop-today-half-lost": (["snoop-today-half-lost"], prose.snoop_today_half_lost),
+    "snoop-today-sequence": (["snoop-today-sequence"], prose.snoop_today_sequence),
     "demo": (["demo"], linux.demo),
     "packet-cost": (["packet-cost"], linux.packet_cost),
     "observe": (["observe"], linux.observe),
@@ -54,6 +63,7 @@ TABLES = {
     "freeze-statements": (["claims-freeze-tcp-2000"], model.freeze_statements),
     "freeze-causes": (["claims-freeze-tcp-2000"], model.freeze_causes),
     "snoop-cache": (["snoop-cache"], model.snoop_cache),
+    "snoop-assumptions": (["snoop-assumptions"], model.snoop_assumptions),
     "snoop-handoff": (["snoop-handoff-model", "snoop-handoff"], linux.snoop_handoff),
     "baselines-bit-errors": (["baselines-snoop"], model.baselines("kbit_per_error", megabits)),
     "baselines-disconnections": (["baselines-mtcp"], model.baselines(

@@ -4,6 +4,9 @@
     <!-- of TABLE; ROW; COLUMN -->0.3 to 6.0 s<!-- / -->
 
 Each number between the marks is one of that cell of docs/figures.json, rounded to the digits in the text.
+
+Columns may have one name, each in its own group. The first column of a group has the group's name before a colon:
+`C: alone`, `Snoop 1995`, `R: alone`, `Snoop 1995`. The mark then has that name too: `R: Snoop 1995`.
 """
 import re
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
@@ -16,6 +19,15 @@ def rows_named(text, table):
     """The rows of a table that marks in a page's text name."""
     found = MARKED.finditer(text)
     return {" ".join(match["row"].split()) for match in found if " ".join(match["table"].split()) == table}
+
+
+def names_of(columns):
+    """The names of columns in marks."""
+    group, names = "", []
+    for column in columns:
+        group = column.partition(": ")[0] if ": " in column else group
+        names.append(f"{group}: {column}" if columns.count(column) > 1 else column)
+    return names
 
 
 def numbers(text):
@@ -38,10 +50,11 @@ def wrong_figures(page, text, tables):
         name, row, column = (" ".join(match[part].split()) for part in ("table", "row", "column"))
         table = tables.get(name, {"columns": [], "rows": [], "labels": 0})
         cells = [cells for cells in table["rows"] if ", ".join(filter(None, cells[:table["labels"]])) == row]
-        if len(cells) != 1 or table["columns"].count(column) != 1:
+        columns = names_of(table["columns"])
+        if len(cells) != 1 or columns.count(column) != 1:
             yield f"{page}:{line}: docs/figures.json has no single cell {name}; {row}; {column}"
             continue
-        cell = cells[0][table["columns"].index(column)]
+        cell = cells[0][columns.index(column)]
         written = numbers(match["text"])
         if not written:
             yield f"{page}:{line}: no figure between the marks of {name}; {row}; {column}"

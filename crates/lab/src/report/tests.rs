@@ -566,7 +566,7 @@ fn other_authors_remedies_stand_in_a_table_and_in_drawings() {
         seen.text
     );
     assert!(seen.text.contains("16010base stationMTCP"), "{}", seen.text);
-    // Eleven remedies beside the first one are three drawings.
+    // Twelve remedies beside the first one are three drawings.
     assert_eq!(page.matches("<figcaption>").count(), 3, "{page}");
     let of_page = super::runs(&paper).unwrap().into_iter();
     let own = of_page.filter(|run| run.scenario == "mtcp-1997/baselines");
