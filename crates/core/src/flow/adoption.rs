@@ -143,6 +143,13 @@ mod tests {
         segment
     }
 
+    /// An ACK of the MH for everything before `ack`.
+    fn mh_segment(ack: u32) -> Segment {
+        let (mut segment, _) = data(5000, b"");
+        (segment.from, segment.to, segment.ack) = (MH, FH, SeqNum::new(ack));
+        segment
+    }
+
     #[test]
     fn a_fin_counts_beside_a_segment_that_is_near_and_has_the_same_ack() {
         let far = 100 + BEYOND_SEEN_MAX + 1;
@@ -156,10 +163,50 @@ mod tests {
             let mut adoption = Adoption::default();
             adoption.note_fh(&fh_segment(fin_seq, fin_ack, fin), Instant::ZERO);
             let fh = Sighting::of(&fh_segment(100, 5000, Flags::ACK));
-            let (mut mh, _) = data(5000, b"");
-            (mh.from, mh.to, mh.ack) = (MH, FH, SeqNum::new(100));
+            let mh = mh_segment(100);
             let end = is_beside.then(|| SeqNum::new(fin_seq + 1));
             assert_eq!(adoption.fin_beside(&fh, &mh), end, "{fin_seq} {fin_ack}");
+        }
+    }
+
+    #[test]
+    fn the_mh_agrees_with_an_fh_that_it_is_ahead_of_by_a_window_without_a_scale() {
+        let fh = Sighting::of(&fh_segment(100, 5000, Flags::ACK));
+        for (ahead, agrees) in [(AHEAD_MAX, true), (AHEAD_MAX + 1, false)] {
+            let mh = mh_segment(100 + ahead);
+            assert_eq!(fh.has_numbers_of(&mh, BEYOND_SEEN_MAX), agrees, "{ahead}");
+        }
+    }
+
+    #[test]
+    fn an_mh_with_an_older_clock_or_an_older_echo_agrees_with_no_fh() {
+        let clock = |tsval, tsecr| Some(Timestamps { tsval, tsecr });
+        let mut fh = fh_segment(100, 5000, Flags::ACK);
+        fh.options.timestamps = clock(500, 700);
+        let mut adoption = Adoption::default();
+        adoption.note_fh(&fh, Instant::ZERO);
+        for (tsval, tsecr, agrees) in [
+            (700, 500, true),
+            // The MH has an FH's segment with a newer timestamp, or the FH one of the MH.
+            (700, 501, false),
+            (699, 500, false),
+        ] {
+            let mut mh = mh_segment(100);
+            mh.options.timestamps = clock(tsval, tsecr);
+            let is_some = adoption.agreeing(&mh).is_some();
+            assert_eq!(is_some, agrees, "{tsval} {tsecr}");
+        }
+    }
+
+    #[test]
+    fn an_older_segment_of_the_fh_is_compared_for_a_second() {
+        for (ms, is_kept) in [(999, true), (1_000, false)] {
+            let mut adoption = Adoption::default();
+            adoption.note_fh(&fh_segment(100, 5000, Flags::ACK), Instant::ZERO);
+            let now = Instant::from_millis(ms);
+            adoption.note_fh(&fh_segment(1 << 30, 9000, Flags::ACK), now);
+            let is_some = adoption.agreeing(&mh_segment(100)).is_some();
+            assert_eq!(is_some, is_kept, "{ms} ms");
         }
     }
 }

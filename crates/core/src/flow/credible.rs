@@ -569,6 +569,14 @@ mod tests {
         assert!(drops(Some(1_399), 0) && !drops(Some(1_400), 0));
         assert!(drops(Some(1_399), 29) && !drops(Some(1_399), 30));
         assert!(drops(None, 29));
+        // The FH has echoed 71,000, of 71,500 that passed here.
+        let fh_drops = |tsval: u32, minutes: u64| {
+            let mut segment = self::segment(SeqNum::new(5_200), 0, SeqNum::new(2_000));
+            segment.options.timestamps = Some(Timestamps { tsval, tsecr: 0 });
+            flow.fh_drops_as_old(&segment, NOW + Duration::from_secs(60 * minutes))
+        };
+        assert!(fh_drops(70_999, 0) && !fh_drops(71_000, 0));
+        assert!(fh_drops(70_999, 29) && !fh_drops(70_999, 30));
         let mut silent: Flow<Bytes> = open();
         silent.adopt(
             &FlowState {
@@ -578,5 +586,50 @@ mod tests {
             NOW,
         );
         assert!(!silent.mh_drops_as_old(&segment, NOW));
+    }
+
+    /// The MH sends a segment with this number that acknowledges what was never seen.
+    fn after_unseen(mut flow: Flow<Bytes>, seq: u32) -> Flow<Bytes> {
+        let strange = segment(SeqNum::new(seq), 0, SeqNum::new(100_000));
+        assert_eq!(flow.credit(&strange, NOW), Credit::None);
+        flow
+    }
+
+    #[test]
+    fn a_segment_that_does_not_fit_may_be_true_after_a_second_and_must_be_after_a_minute() {
+        let flow = after_unseen(open(), 1 << 30);
+        let unseen = flow.unseen.expect("the segment");
+        for (ms, may_be, must_be) in [
+            (999, false, false),
+            (1_000, true, false),
+            (59_999, true, false),
+            (60_000, true, true),
+        ] {
+            let now = NOW + Duration::from_millis(ms);
+            let is_true = (unseen.may_be_true(now), unseen.must_be_true(now));
+            assert_eq!(is_true, (may_be, must_be), "{ms} ms");
+        }
+    }
+
+    #[test]
+    fn without_clocks_both_ends_agree_on_the_unseen_if_a_number_fits_or_after_a_minute() {
+        for (mh_seq, silent_s, agree) in [
+            (5_200, 0, true),
+            (1 << 30, 0, false),
+            (1 << 30, 59, false),
+            (1 << 30, 60, true),
+        ] {
+            let mut flow = flow();
+            let without_clock = FlowState {
+                mh_timestamps: None,
+                ..state()
+            };
+            flow.adopt(&without_clock, NOW);
+            let mut flow = after_unseen(flow, mh_seq);
+            flow.seen = NOW + Duration::from_secs(silent_s);
+            let of_fh = segment(SeqNum::new(100_000), 0, SeqNum::new(mh_seq));
+            let is_some = flow.agree_on_unseen(&of_fh).is_some();
+            assert_eq!(is_some, agree, "{mh_seq} after {silent_s} s");
+        }
     }
 }

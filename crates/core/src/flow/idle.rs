@@ -133,6 +133,8 @@ mod tests {
 
     const NOW: Instant = Instant::from_millis(1000);
 
+    type Change = fn(&mut Flow<Bytes>);
+
     /// A flow whose ends have sent nothing more since it was opened.
     fn idle() -> Flow<Bytes> {
         let mut flow = flow();
@@ -143,7 +145,6 @@ mod tests {
 
     #[test]
     fn a_flow_is_idle_if_nothing_at_all_is_left_of_it() {
-        type Change = fn(&mut Flow<Bytes>);
         let changes: [(&str, Change); 26] = [
             ("the FH has sent", |flow| flow.fh.max += 1),
             ("the gateway has sent", |flow| flow.sent_nxt += 1),
@@ -282,5 +283,36 @@ mod tests {
         flow.sacked.add(una + 1000, una + 4000);
         flow.on_reported(una + 4000);
         assert_eq!(flow.take_lost().map(|piece| piece.seq), Some(una));
+    }
+
+    #[test]
+    fn a_closed_flow_is_settled_unless_something_of_it_is_counted_or_awaited() {
+        let changes: [(&str, Change); 7] = [
+            ("confirmed", |flow| flow.counted_confirmed = true),
+            ("in flight", |flow| flow.counted_in_flight = 1),
+            ("cached", |flow| flow.counted_cached_bytes = 1),
+            ("waits to send", |flow| flow.waits = true),
+            ("answers with RSTs", Flow::refuse),
+            ("translated", |flow| {
+                flow.renumber = Some(Renumber::default());
+            }),
+            ("a SYN", |flow| {
+                let (mut syn, _) = data(100, b"");
+                syn.flags = holdfast_wire::Flags::SYN;
+                flow.on_syn(true, &syn, None, core::time::Duration::ZERO, NOW);
+            }),
+        ];
+        let closed = || {
+            let mut flow = idle();
+            flow.close();
+            flow.counted_confirmed = false;
+            flow
+        };
+        assert!(closed().is_settled());
+        for (name, change) in changes {
+            let mut flow = closed();
+            change(&mut flow);
+            assert!(!flow.is_settled(), "{name}");
+        }
     }
 }

@@ -439,3 +439,82 @@ impl<P: Payload> Flow<P> {
         fh_done && mh_done
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdfast_wire::Timestamps;
+
+    use super::*;
+    use crate::flow::handoff::tests::{flow, state};
+    use crate::testing::{Bytes, data};
+
+    const NOW: Instant = Instant::from_millis(1000);
+
+    /// The FH has sent 2000..9000 and acknowledged 5100; the MH has sent up to 5200.
+    fn open() -> Flow<Bytes> {
+        let mut flow = flow();
+        flow.adopt(&state(), NOW);
+        flow
+    }
+
+    fn segment(seq: SeqNum, ack: u32) -> Segment {
+        let (mut segment, _) = data(seq.get(), b"");
+        segment.ack = SeqNum::new(ack);
+        segment
+    }
+
+    #[test]
+    fn data_beyond_the_window_are_noted_if_they_acknowledge_a_number_that_is_exact() {
+        let max = SeqNum::new(9_000);
+        for (end, ack, is_noted) in [
+            (max + 1, 5_200, true),
+            (max + 1, 5_100, true),
+            (max + 1, 5_201, false),
+            (max + 1, 5_199, false),
+            (max + 1, 5_099, false),
+            (max, 5_200, false),
+            (max + (WINDOW_MAX - 1), 5_200, true),
+            (max + WINDOW_MAX, 5_200, false),
+        ] {
+            let mut flow = open();
+            flow.note_beyond_window(&segment(end, ack));
+            let noted = is_noted.then_some(end);
+            assert_eq!(flow.fh.beyond, noted, "{end:?} {ack}");
+        }
+    }
+
+    #[test]
+    fn a_reset_counts_only_with_a_number_of_its_own_direction() {
+        let mut flow = open();
+        let acked = SeqNum::new(1_999);
+        flow.fh.last_end = SeqNum::new(8_000);
+        flow.fh.beyond = Some(SeqNum::new(61_000));
+        for seq in [2_000, 9_000, 1_999, 8_000, 61_000] {
+            let reset = segment(SeqNum::new(seq), 0);
+            assert!(flow.accepts_rst(false, &reset, acked), "FH: {seq}");
+            assert!(!flow.accepts_rst(true, &reset, acked), "MH: {seq}");
+        }
+        for seq in [5_200, 5_100] {
+            let reset = segment(SeqNum::new(seq), 0);
+            assert!(flow.accepts_rst(true, &reset, acked), "MH: {seq}");
+            assert!(!flow.accepts_rst(false, &reset, acked), "FH: {seq}");
+        }
+    }
+
+    #[test]
+    fn of_equal_clocks_of_the_mh_the_last_echo_is_the_newest() {
+        for (tsval, is_noted) in [(71_499, false), (71_500, true), (71_501, true)] {
+            let mut flow = open();
+            let mut segment = segment(SeqNum::new(5_200), 2_000);
+            let new = Timestamps {
+                tsval,
+                tsecr: 1_450,
+            };
+            segment.options.timestamps = Some(new);
+            let known = flow.mh.timestamps;
+            flow.note_mh(&segment, &Bytes(b""[..].into()), true);
+            let newest = if is_noted { Some(new) } else { known };
+            assert_eq!(flow.mh.timestamps, newest, "{tsval}");
+        }
+    }
+}

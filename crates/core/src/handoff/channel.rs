@@ -390,3 +390,22 @@ fn inner(ours: Incarnation, theirs: Incarnation, counter: u64) -> [u8; INNER_BYT
     bytes[16..].copy_from_slice(&counter.to_be_bytes());
     bytes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_newest_128_counters_each_is_taken_once_and_of_older_ones_none() {
+        for ahead in [1, 127, 128, 129, u64::MAX - 200] {
+            let mut window = ReplayWindow::default();
+            assert!(window.take(200) && !window.take(200));
+            let newest = 200 + ahead;
+            assert!(window.take(newest) && !window.take(newest), "{ahead}");
+            assert!(!window.take(newest - 128), "too old");
+            let is_new = newest - 127 != 200;
+            assert_eq!(window.take(newest - 127), is_new, "{ahead}");
+            assert!(!window.take(newest - 127) && !window.take(200), "{ahead}");
+        }
+    }
+}

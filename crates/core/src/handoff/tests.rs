@@ -540,3 +540,39 @@ fn a_packet_that_just_fits_into_the_buffers_of_all_mobiles_is_kept() {
         assert_eq!(east.counters().overflowed, 2 - kept as u64);
     }
 }
+
+#[test]
+fn a_packet_that_just_fits_into_the_buffer_of_its_mobile_is_kept() {
+    let each = buffer::Buffer::<Packet>::taken_by(packet(100, 1000).bytes());
+    for (bytes_max, kept) in [(each - 1, 0), (each, 1), (2 * each - 1, 1), (2 * each, 2)] {
+        for from_front in [false, true] {
+            let mut buffer = buffer::Buffer::default();
+            for seq in [100, 1100] {
+                let _ = buffer.push(packet(seq, 1000), bytes_max, from_front, at(1));
+            }
+            assert_eq!(buffer.len(), kept, "{bytes_max} {from_front}");
+        }
+    }
+}
+
+#[test]
+fn a_mobile_that_is_here_has_room_up_to_its_own_limit_and_that_of_all() {
+    let copy = packet(100, 1000);
+    let each = buffer::Buffer::<Packet>::taken_by(copy.bytes());
+    for (own, of_all, has_room) in [
+        (each, each, true),
+        (each - 1, each, false),
+        (each, each - 1, false),
+    ] {
+        let settings = HandoffSettings {
+            station: StationId(1),
+            mobile_buffer_bytes_max: own,
+            buffer_bytes_max: of_all,
+            ..HandoffSettings::default()
+        };
+        let mut west = Handoff::new(settings, [WEST, EAST]);
+        registers(&mut west, 4, at(0));
+        let copies = core::slice::from_ref(&copy);
+        assert_eq!(west.has_room(MOBILE, copies), has_room, "{own} {of_all}");
+    }
+}

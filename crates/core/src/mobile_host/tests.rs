@@ -143,6 +143,18 @@ fn a_warning_shorter_than_the_round_trip_closes_at_once_as_published_and_never_t
 }
 
 #[test]
+fn today_a_warning_of_one_and_a_half_round_trips_is_the_shortest_that_counts() {
+    for (less_ns, not_covered) in [(0, 0), (1, 2)] {
+        let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
+        settings.set = FreezeSet::Today;
+        let mut bench = Bench::new(settings);
+        let lead = RTT * 3 / 2 - Duration::from_nanos(less_ns);
+        bench.link(LinkEvent::GoingDownSoon(Some(lead)), at(0));
+        assert_eq!(bench.host.counters().not_covered, not_covered);
+    }
+}
+
+#[test]
 fn today_the_last_acks_have_the_time_to_arrive_and_a_round_trip_that_has_grown_counts() {
     let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
     settings.set = FreezeSet::Today;
@@ -222,7 +234,7 @@ fn a_segment_on_a_link_that_was_reported_down_shows_link_up() {
     bench.link(LinkEvent::GoingDownSoon(None), at(0));
     bench.link(LinkEvent::Down, at(50));
     // It was on its way.
-    bench.flows[0].received_at = Some(at(300));
+    bench.flows[0].received_at = Some(at(550));
     assert!(bench.until(at(5_000)).is_empty());
     bench.flows[0].received_at = Some(at(5_100));
     let happened = bench.until(at(6_100));
@@ -397,9 +409,9 @@ fn two_link_sources_that_report_one_link_up_cause_one_set_of_acks() {
     let mut bench = Bench::of(MobileScheme::FastRetransmit);
     bench.link(LinkEvent::Down, at(0));
     assert_eq!(bench.link(LinkEvent::Up, at(900)).len(), 2);
-    assert!(bench.link(LinkEvent::Up, at(950)).is_empty());
+    assert!(bench.link(LinkEvent::Up, at(1_899)).is_empty());
     // An unreported outage is between the two.
-    assert_eq!(bench.link(LinkEvent::Up, at(3_000)).len(), 2);
+    assert_eq!(bench.link(LinkEvent::Up, at(1_900)).len(), 2);
 }
 
 #[test]

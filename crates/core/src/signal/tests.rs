@@ -291,6 +291,22 @@ fn a_mobile_that_restarted_goes_on_above_the_epoch_it_forgot() {
 }
 
 #[test]
+fn another_run_of_a_mobile_is_believed_only_above_the_epoch_that_is_known() {
+    for (ahead, is_believed) in [(0, false), (1, true)] {
+        let mut pair = Pair::settled();
+        let (_, known) = pair.view();
+        pair.mobile = mobile(1, &[address(2)], &mut pair.fresh, pair.now);
+        let greeting = pair.sent();
+        let handled = pair.expect_rejected(&greeting, Rejection::NoSession);
+        let challenge = handled.reply.expect("a challenge");
+        let _ = pair.mobile.handle_datagram(&challenge, pair.now);
+        let answer = pair.tampered(|request| request.epoch = known + ahead);
+        let outcome = pair.deliver(&answer).outcome;
+        assert_eq!(outcome == Outcome::Believed, is_believed, "{ahead}");
+    }
+}
+
+#[test]
 fn an_epoch_that_no_higher_one_can_follow_is_answered_all_the_same() {
     let mut pair = Pair::settled();
     pair.gateway.raise_epoch(key(1).id(), u64::MAX);

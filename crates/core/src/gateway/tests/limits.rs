@@ -579,3 +579,47 @@ fn a_closed_flow_makes_room_before_a_confirmed_one() {
     assert_eq!(count(&bench, Stage::Open), 63);
     assert_eq!(bench.counter("evicted"), 1);
 }
+
+#[test]
+fn a_flow_whose_bytes_are_owed_makes_room_for_no_other() {
+    let mut bench = small(4);
+    bench.forward(1, 1);
+    for _ in 0..3 {
+        bench.mh_port += 1;
+        bench.shake_hands(0, 5000);
+        assert_eq!(bench.up(1), passed());
+    }
+    let rows = bench.gateway.flows.iter().map(|row| row.flow.key);
+    for key in rows.collect::<Vec<_>>() {
+        let id = bench.gateway.flows.find(&key).expect("a flow");
+        let row = bench.gateway.flows.at_mut(id).expect("in use");
+        row.flow.owed = Some(row.flow.fh.max);
+    }
+    let mut segment = bench.fh_segment(1, LEN);
+    segment.to.address = core::net::IpAddr::from([10, 9, 9, 9]);
+    assert_eq!(bench.put(segment), passed());
+    assert_eq!(bench.counter("passed.table_full"), 1);
+    assert_eq!(bench.counter("evicted"), 0);
+}
+
+#[test]
+fn a_mobile_makes_room_for_another_that_has_two_flows_less() {
+    for (own, evicted) in [(3, 0), (4, 1)] {
+        let mut bench = small(own + 2);
+        for _ in 1..own {
+            bench.mh_port += 1;
+            bench.shake_hands(0, 5000);
+            assert_eq!(bench.up(1), passed());
+        }
+        for number in 0..3 {
+            let mut down = bench.fh_segment(1, LEN);
+            down.to.address = core::net::IpAddr::from([10, 9, 9, 9]);
+            down.to.port = 700 + number;
+            let mut up = bench.mh_segment(1001);
+            up.from = down.to;
+            bench.put(down);
+            bench.put(up);
+        }
+        assert_eq!(bench.counter("evicted"), evicted, "{own} flows and 2");
+    }
+}

@@ -49,6 +49,11 @@ fn a_gateway_believes_no_epoch_that_another_has_seen_and_challenges_the_mobile()
     let mut pair = Pair::settled();
     let id = key(1).id();
     let before = pair.gateway.view(id).expect("settled").epoch;
+    // The next one of the mobile, too.
+    pair.gateway.raise_epoch(id, before + 1);
+    pair.mobile.link_up(pair.now);
+    let same = pair.tampered(|request| request.epoch = before + 1);
+    pair.expect_rejected(&same, Rejection::StaleEpoch);
     pair.gateway.raise_epoch(id, 40);
     pair.gateway.raise_epoch(id, 30);
     pair.mobile.link_up(pair.now);

@@ -79,11 +79,10 @@ fn an_fh_is_notified_only_if_something_of_the_flow_may_have_been_in_flight() {
     }
     let reported = after(10_000, 17_000);
     assert!(doublings(&reported, 6_000, 17_000) > 3);
-    assert_eq!(
-        doublings(&reported, 4_000, 17_000),
-        0,
-        "idle before the outage"
-    );
+    for (data_ms, is_notified) in [(4_000, false), (5_000, false), (5_001, true)] {
+        let is_some = doublings(&reported, data_ms, 17_000) > 0;
+        assert_eq!(is_some, is_notified, "idle before the outage: {data_ms}");
+    }
     assert_eq!(
         doublings(&reported, 16_900, 17_000),
         0,
@@ -121,6 +120,10 @@ fn a_second_link_up_by_another_source_gives_no_more_notifications() {
         boundary_acks: 0,
     };
     assert_eq!(outages.notifications(&before(1, 0), at(7_060)), again);
+    for (ms, up_ms) in [(7_999, 7_000), (8_000, 8_000)] {
+        outages.handle_link(LinkEvent::Up, at(ms));
+        assert_eq!(outages.up_at, Some(at(up_ms)));
+    }
     // Much later it is another outage, with an unknown begin.
     outages.handle_link(LinkEvent::Up, at(9_000));
     assert_eq!(outages.down_at, None);
@@ -168,7 +171,7 @@ fn of_very_many_flows_those_without_a_notification_get_it_at_the_repetition() {
         let unreachables = |port| outages.notifications(&before(port, 0), at(ms)).unreachables;
         (0..300).map(unreachables).collect()
     };
-    let (first, again) = (notify(7_000), notify(7_100));
+    let (first, again) = (notify(7_000), notify(7_080));
     for sent in [&first, &again] {
         let sum: u32 = sent.iter().copied().map(u32::from).sum();
         assert!(sum <= UNREACHABLES_MAX, "{sum}");
@@ -176,6 +179,17 @@ fn of_very_many_flows_those_without_a_notification_get_it_at_the_repetition() {
     assert!(first.contains(&0));
     for (first, again) in first.into_iter().zip(again) {
         assert_eq!(again == 1, first > 0, "{first} and {again}");
+    }
+}
+
+#[test]
+fn the_last_unreachables_of_the_budget_are_for_a_flow_that_needs_no_more() {
+    let each = doublings(Duration::from_secs(7));
+    for (left, sent) in [(each, each), (each - 1, 0)] {
+        let mut outages = after(0, 7_000);
+        outages.unreachables_left = left.into();
+        let notifications = outages.notifications(&before(1, 0), at(7_000));
+        assert_eq!(notifications.unreachables, sent);
     }
 }
 
@@ -255,8 +269,8 @@ fn a_segment_long_after_link_down_shows_link_up() {
     let mut outages = Outages::default();
     assert!(!outages.shows_link_up(&host_flow(1, at(5_000))));
     outages.handle_link(LinkEvent::Down, at(0));
-    assert!(!outages.shows_link_up(&host_flow(1, at(400))), "on its way");
-    assert!(outages.shows_link_up(&host_flow(1, at(600))));
+    assert!(!outages.shows_link_up(&host_flow(1, at(500))), "on its way");
+    assert!(outages.shows_link_up(&host_flow(1, at(501))));
     outages.handle_link(LinkEvent::Up, at(700));
     assert!(!outages.shows_link_up(&host_flow(1, at(800))));
 }

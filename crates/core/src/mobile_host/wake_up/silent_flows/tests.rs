@@ -139,8 +139,8 @@ fn an_answer_to_the_first_probe_shows_a_pause_and_a_later_one_link_up() {
     for (answered, reply) in [
         (230, None),
         (290, Some(ProbeReply::Pauses)),
-        (430, Some(ProbeReply::Pauses)),
-        (450, Some(ProbeReply::LinkUp)),
+        (440, Some(ProbeReply::Pauses)),
+        (441, Some(ProbeReply::LinkUp)),
         (9_000, Some(ProbeReply::LinkUp)),
     ] {
         let mut silent_flows = two();
@@ -181,8 +181,8 @@ fn an_answer_to_the_first_probe_shows_a_pause_and_a_later_one_link_up() {
 #[test]
 fn data_that_arrive_soon_show_nothing_and_later_data_show_link_up() {
     for (data_ms, reply, is_followed) in [
-        (300, ProbeReply::GoesOn, false),
-        (5_000, ProbeReply::LinkUp, true),
+        (440, ProbeReply::GoesOn, false),
+        (441, ProbeReply::LinkUp, true),
     ] {
         let mut silent_flows = two();
         let goes_on = HostFlow {
@@ -200,14 +200,13 @@ fn data_that_arrive_soon_show_nothing_and_later_data_show_link_up() {
 
 #[test]
 fn an_fh_that_could_not_be_probed_for_long_does_not_pause() {
-    let mut silent_flows = SilentFlows::default();
-    silent_flows.begin(&flow(1), false, at(200));
-    silent_flows.note_probed(&flow(1).key, at(10_000));
-    let answer = delivering(1, 10_050);
-    assert_eq!(
-        silent_flows.reply_of(&answer, at(10_060)),
-        Some(ProbeReply::LinkUp)
-    );
+    for (probed_ms, reply) in [(1_200, ProbeReply::Pauses), (1_201, ProbeReply::LinkUp)] {
+        let mut silent_flows = SilentFlows::default();
+        silent_flows.begin(&flow(1), false, at(200));
+        silent_flows.note_probed(&flow(1).key, at(probed_ms));
+        let answer = delivering(1, probed_ms + 50);
+        assert_eq!(silent_flows.reply_of(&answer, at(1_300)), Some(reply));
+    }
 }
 
 #[test]
@@ -391,4 +390,11 @@ fn a_few_fhs_are_probed_in_turn_other_addresses_first_and_the_newest_segment_fir
         .collect();
     assert_eq!(probed, [3, 2, 4, 3]);
     assert_eq!(two().to_probe(1), Some(flow(2).key), "of the same address");
+}
+
+#[test]
+fn no_more_flows_are_woken_at_once_than_the_limit() {
+    let all: Vec<_> = (0..2_000).map(flow).collect();
+    let woken = SilentFlows::default().wake(&all, at(0));
+    assert_eq!(woken.len(), FLOWS_SERVED_MAX);
 }
