@@ -27,6 +27,11 @@ impl Scoreboard {
         if !self.can_order(left, right) {
             return false;
         }
+        // Mostly the last range grows.
+        if let Some(last) = self.ranges.last_mut().filter(|last| last.1 == left) {
+            last.1 = right;
+            return true;
+        }
         let from = self.ranges.partition_point(|range| range.1.before(left));
         let to = self
             .ranges

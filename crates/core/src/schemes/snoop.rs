@@ -109,7 +109,7 @@ impl<P: Payload> Snoop<P> {
 
     /// Nothing is kept, withheld or waited for. What was measured comes anew from a few packets.
     pub(super) fn is_idle(&self, flow: &Flow<P>) -> bool {
-        let has_nothing = self.uplink.entries() == 0 && self.uplink.ack_shown().is_none();
+        let has_nothing = self.uplink.is_empty() && self.uplink.ack_shown().is_none();
         has_nothing && self.next_timeout(flow).is_none()
     }
 

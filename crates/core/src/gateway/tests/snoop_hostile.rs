@@ -520,7 +520,9 @@ fn other_bytes_change_nothing(way: Direction, seq: u32, ack: u32, from: usize) {
             );
             assert_eq!(verdict, Verdict::Forward, "{what}");
             let counted = run.implausible() - implausible;
-            assert_eq!(counted, u64::from(other_bytes), "{what}");
+            // `today` has no bytes of the MH to compare with.
+            let compares = way == Direction::Downlink || settings.snoop.set == SnoopSet::Paper1995;
+            assert_eq!(counted, u64::from(other_bytes && compares), "{what}");
             steps[from..].iter().for_each(|step| run.step(step));
             run
         });

@@ -66,6 +66,11 @@ pub(super) fn on_mh_segment<P: Payload>(
     if segment.ack == flow.fh.una {
         snoop.window = Some(segment.window);
     }
+    if outcome.acked == 0 && flow.fh.max == flow.fh.una {
+        // Mostly an upload: no data of the FH is on its way.
+        snoop.fixed_half.on_mh_segment_sent(segment, cx.now);
+        return;
+    }
     // Without SACK nothing shows whether a queue has overflowed.
     snoop.sack_seen |= !flow.sacked.is_empty();
     if speaks_sack(snoop, flow) {

@@ -23,8 +23,9 @@
 //! the MH does so only after a timeout ([`wired`]). Until that is over nothing is reported. If the
 //! gateway dies, that timeout repairs the loss.
 //!
-//! `today`: nothing is reported ([`mod@report`]). A loss on the wireless half does not cost the MH its window in
-//! the end ([`undo`]), unless it happened while the MH's own queue was long: that is the MH's overload.
+//! `today`: nothing is reported ([`mod@report`]), and so nothing is cached. A loss on the wireless half
+//! does not cost the MH its window in the end ([`undo`]), unless it happened while the MH's own queue was
+//! long: that is the MH's overload.
 //!
 //! Reports are for flows with SACK at both ends. They begin after a number of packets beyond a hole,
 //! or when nothing new arrives for a while. They are repeated after a round trip, at growing
@@ -36,7 +37,7 @@ use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::echo::Echo;
 use super::fh_report::{DUP_THRESH, QUEUE_MIN};
-use super::{Snoop, SnoopSet, has_bad_blocks};
+use super::{Snoop, SnoopSet, SnoopSettings, has_bad_blocks};
 use crate::cache::{Insertion, SegmentCache};
 use crate::flow::{Arrivals, Flow, Sender, Stage, Transmissions};
 use crate::rtt::RttEstimator;
@@ -50,7 +51,7 @@ mod rest;
 mod undo;
 mod wired;
 
-use report::report;
+use report::{report, reports_holes};
 pub(in crate::schemes) use rest::{passes_at_rest_to_fh, passes_at_rest_to_mh};
 use undo::Undo;
 use wired::Wired;
@@ -170,6 +171,11 @@ impl<P: Payload> Uplink<P> {
     /// Entries in the cache.
     pub(crate) fn entries(&self) -> usize {
         self.cache.entries()
+    }
+
+    /// Nothing of the MH's data is in flight to the FH.
+    pub(super) fn is_empty(&self) -> bool {
+        self.passed.is_empty() && self.cache.entries() == 0
     }
 
     /// The next deadline.
@@ -337,7 +343,10 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     let (seq, end) = (segment.seq.max(una), segment.end());
     if seq.before(end) && !segment.is_empty() {
         take_data(snoop, flow, segment, payload, (seq, end), room, cx);
-    } else if snoop.uplink.report_at.is_none() && !snoop.uplink.gaps.is_empty() {
+    } else if reports_holes(&cx.settings.snoop)
+        && snoop.uplink.report_at.is_none()
+        && !snoop.uplink.gaps.is_empty()
+    {
         // The MH sends data: gaps that were not reported while it was silent can be reported.
         let wait = cx.settings.snoop.nack_wait;
         snoop.uplink.quiet_at.get_or_insert(cx.now + wait);
@@ -356,11 +365,7 @@ fn take_data<P: Payload>(
     cx: &mut Context<'_, P>,
 ) {
     let settings = &cx.settings.snoop;
-    let bytes_free = room.min(flow.bytes_free_of_flow(cx.settings));
-    let entries_max = cx.settings.flow_cache_entries_max;
-    let entries_max = entries_max.saturating_sub(flow.cache.entries());
-    let sack = flow.fh.sack;
-    let keeps = sack && Flow::may_cache(segment, payload);
+    let reports = flow.fh.sack && reports_holes(settings);
     let uplink = &mut snoop.uplink;
     let una = uplink.una.unwrap_or(seq);
     let highest = uplink.passed.highest().unwrap_or(una).max(una);
@@ -379,19 +384,23 @@ fn take_data<P: Payload>(
             cx.counters.congested_uplink += u64::from(uplink.trusted_from.is_none());
             uplink.trusted_from = uplink.passed.highest();
         }
-        let waits = sack && !uplink.gaps.is_empty();
+        let waits = reports && !uplink.gaps.is_empty();
         uplink.quiet_at = waits.then(|| cx.now + settings.nack_wait);
     }
     if uplink.cache.contradicts(segment, payload) {
         cx.counters.implausible += 1;
     }
-    if is_new && keeps {
-        let cache = &mut uplink.cache;
+    if is_new && reports && Flow::may_cache(segment, payload) {
+        let bytes_free = room.min(flow.bytes_free_of_flow(cx.settings));
+        let entries_max = cx.settings.flow_cache_entries_max;
+        let entries_max = entries_max.saturating_sub(flow.cache.entries());
         // At a limit it is not kept, and so not named.
-        let _: Insertion = cache.insert(segment, payload, una, bytes_free, entries_max);
+        let _: Insertion = uplink
+            .cache
+            .insert(segment, payload, una, bytes_free, entries_max);
     }
-    // Of what is not kept nothing is named; without SACK nothing is at all.
-    if !sack || uplink.cache.holds(seq) {
+    // Where holes are reported, what is not kept is not named.
+    if !reports || uplink.cache.holds(seq) {
         uplink.wired.note_sent(seq.min(highest), seq, end, cx.now);
     }
 }

@@ -52,6 +52,19 @@ fn a_flow_that_begins_behind_a_queue_is_compared_with_its_handshake() {
     assert!(!undone_behind_a_queue_from_the_start(120));
 }
 
+/// Only reports need the bytes: the wired half's losses of what they have named are the gateway's.
+#[test]
+fn bytes_of_an_upload_are_cached_only_if_holes_are_reported() {
+    let cached = |settings| {
+        let mut bench = bench_with_sack(settings);
+        send_all(&mut bench, [0, 1, 3]);
+        bench.cached()
+    };
+    assert_eq!(cached(snoop()), 3 * u64::from(LEN));
+    assert_eq!(cached(settings(Scheme::Snoop)), 0);
+    assert_eq!(cached(settings(Scheme::Auto)), 0);
+}
+
 #[test]
 fn an_mh_that_had_nothing_to_send_has_no_queue() {
     let mut bench = bench_with_sack(settings(Scheme::Snoop));

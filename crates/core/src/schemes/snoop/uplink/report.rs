@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Instant, SackBlocks, SeqNum};
 
-use super::{Context, Flow, Gap, Payload, Snoop, SnoopSet, Uplink, wired};
+use super::{Context, Flow, Gap, Payload, Snoop, SnoopSet, SnoopSettings, Uplink, wired};
 
 /// SACK blocks in a report: with timestamps no more fit (RFC 2018, 3).
 const BLOCKS: usize = 3;
@@ -84,19 +84,26 @@ impl<P: Payload> Uplink<P> {
     }
 }
 
+/// Holes in the MH's data are reported to it.
+pub(super) fn reports_holes(settings: &SnoopSettings) -> bool {
+    settings.set == SnoopSet::Paper1995
+}
+
 /// Reports what is due, if it is time, and finds out when it will be next.
 pub(super) fn report<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     cx: &mut Context<'_, P>,
 ) {
+    if !reports_holes(&cx.settings.snoop) {
+        return;
+    }
     let uplink = &mut snoop.uplink;
     uplink.report_at = None;
     let Some(una) = uplink.una else {
         return;
     };
     let may = flow.fh.sack && !cx.is_away() && uplink.trusted_from.is_none();
-    let may = may && cx.settings.snoop.set == SnoopSet::Paper1995;
     if !may || flow.downlink_header.is_none() || uplink.repeats > REPEATS_MAX {
         return;
     }

@@ -3,7 +3,7 @@
 
 use holdfast_wire::{Segment, SeqNum};
 
-use super::{Context, Payload, RttEstimator, Snoop, SnoopSet, Uplink};
+use super::{Context, Payload, RttEstimator, Snoop, Uplink, reports_holes};
 
 impl<P: Payload> Uplink<P> {
     /// The FH has all that the MH has sent, and its segment reports nothing: it changes nothing here
@@ -11,7 +11,7 @@ impl<P: Payload> Uplink<P> {
     pub(super) fn is_idle(&self, segment: &Segment, una: SeqNum, mh_nxt: SeqNum) -> bool {
         let has_all = segment.ack == una && una == mh_nxt && self.acked == una;
         let waits = self.withheld_since.is_some() || self.trusted_from.is_some();
-        let has_nothing = self.passed.is_empty() && self.entries() == 0 && self.gaps.is_empty();
+        let has_nothing = self.is_empty() && self.gaps.is_empty();
         let parts_are_idle = self.wired.is_idle() && self.undo.is_idle();
         let is_idle =
             has_all && segment.options.sack.is_empty() && has_nothing && !waits && parts_are_idle;
@@ -29,8 +29,7 @@ impl<P: Payload> Uplink<P> {
         cx: &Context<'_, P>,
     ) {
         self.wired.note_window(segment);
-        // `today` reports no hole.
-        if cx.settings.snoop.set == SnoopSet::Paper1995 {
+        if reports_holes(&cx.settings.snoop) {
             self.wired.rtt = *wired;
             self.note_fh_sends(cx.now);
         }
