@@ -127,9 +127,20 @@ def freeze_tables():
     return tomllib.loads(Path("papers/freeze-tcp-2000/claims.toml").read_text())["table"]
 
 
+def as_printed(cells, name):
+    """Of table II's columns the number of cells that are within 10% of the printed ones."""
+    printed = next(entry for entry in freeze_tables() if entry["id"] == "table-II")
+    counts = []
+    for column, scheme in enumerate(printed["columns"]):
+        here = [cells[name, scheme, row["where"]["disconnect_s"]] for row in printed["row"]]
+        means = [statistics.fmean(map(transfer_s, runs)) for runs in here]
+        values = [row["printed"][column] for row in printed["row"]]
+        counts.append(sum(abs(mean / value - 1) <= 0.1 for mean, value in zip(means, values)))
+    return counts
+
+
 def freeze_taken(lines):
     """How many cells of table II are within 10% of the printed ones, under each assumption."""
-    printed = next(entry for entry in freeze_tables() if entry["id"] == "table-II")
     cells = groups(lines, "taken", "scheme", "disconnect_s")
     labels = [
         "0: as `ethernet-near.toml`: 1 MB/s, timeouts of 0.2 s at least, ACKs delayed",
@@ -140,12 +151,7 @@ def freeze_taken(lines):
     ]
     rows = []
     for label, taken in zip(labels, dict.fromkeys(taken for taken, _, _ in cells), strict=True):
-        counts = []
-        for column, scheme in enumerate(printed["columns"]):
-            here = [cells[taken, scheme, row["where"]["disconnect_s"]] for row in printed["row"]]
-            means = [statistics.fmean(map(transfer_s, runs)) for runs in here]
-            values = [row["printed"][column] for row in printed["row"]]
-            counts.append(sum(abs(mean / value - 1) <= 0.1 for mean, value in zip(means, values)))
+        counts = as_printed(cells, taken)
         rows.append([label, *map(str, counts), str(sum(counts))])
     return rows
 
