@@ -407,7 +407,7 @@ def freeze_modem(lines):
 
 
 def freeze_modem_orders(lines):
-    """In how many configurations each number of a row's six pairs is as printed; less than 3% apart is equal."""
+    """Runs, configurations, and the most of a row's six pairs that one has as printed; less than 3% apart is equal."""
     cells = groups(lines, "sender", "window_bytes", "delayed_ack", "room", "disconnect_s", "scheme")
     printed = {
         row["where"]["disconnect_s"]: dict(zip(entry["columns"], row["printed"]))

@@ -173,7 +173,8 @@ pub struct EngineSettings {
     pub scheme: Scheme,
     /// The largest number of flows. Further ones pass.
     ///
-    /// Cost: 2 to 4.3 KiB of memory for each flow in use (32 KiB more after many losses), 0.5 KiB for each idle one.
+    /// Cost: 2 to 4.3 KiB of memory for each flow in use, 0.5 KiB for each idle one. Many losses or a fast upload
+    /// take 32 KiB more.
     #[serde(with = "As::<Count<1, 1_048_576>>")]
     pub flows_max: usize,
     /// The largest payload in the cache, all flows together. A segment counts as 1,000 bytes at

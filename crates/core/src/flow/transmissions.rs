@@ -103,6 +103,11 @@ impl Transmissions {
         self.ranges.is_empty()
     }
 
+    /// Ranges that are remembered.
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// When something went out last that did not go ahead of ordinary traffic.
     pub(crate) const fn newest(&self) -> Option<Instant> {
         self.newest

@@ -325,8 +325,8 @@ impl MobileHost {
 
 #[cfg(test)]
 mod tests {
-    use super::super::MobileHostSettings;
     use super::super::tests::wake_flow;
+    use super::super::{FlowsNeeded, MobileHostSettings};
     use super::*;
 
     fn at(ms: u64) -> Instant {
@@ -398,6 +398,16 @@ mod tests {
         let keys = woken(&until(&mut host, &flows, 3_000));
         assert!(!keys.is_empty());
         assert!(keys.iter().all(|key| *key == flows[0].key), "{keys:?}");
+    }
+
+    #[test]
+    fn the_answer_to_a_probe_is_looked_for_in_the_probed_flow_alone() {
+        let (mut host, flows) = silent(&[1, 2]);
+        let actions = until(&mut host, &flows, 350);
+        assert_eq!(actions, [HostAction::Probe(flows[0].key)]);
+        let look = host.poll_timeout().expect("the answer is looked for");
+        let probed = FlowsNeeded::Some([flows[0].key].into());
+        assert_eq!(host.flows_needed(look), probed);
     }
 
     #[test]

@@ -33,7 +33,7 @@ These are not set; they come from the keys above or from what is measured.
 
 | value | from |
 | --- | --- |
-| most memory | twice `cache_bytes_max` and 16 MiB, 4.3 KiB for each of `flows_max` (32 KiB more after many losses), and the queues of the devices |
+| most memory | twice `cache_bytes_max` and 16 MiB, 4.3 KiB for each of `flows_max` (36 KiB after many losses or in an upload), and the queues of the devices |
 | time until an MH is silent | smoothed round trip of the wireless half + the larger of 4 `rttvar` and `silence_min_ms` |
 | time between two probes | that round trip, within `probe_interval_min_ms` and `probe_interval_max_ms` |
 | most link-signal state | for each `[[mobile]]`: its key, one session, one challenge, 16 addresses |

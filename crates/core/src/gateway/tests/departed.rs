@@ -59,6 +59,28 @@ fn a_piece_that_is_lost_once_more_is_retransmitted_in_any_flows_turn() {
 }
 
 #[test]
+fn what_the_fh_sends_meanwhile_does_not_put_off_the_retransmission_of_a_piece() {
+    for scheme in SCHEMES {
+        let (mut bench, una, first) = two_flows(scheme);
+        let (second, mut next) = (bench.mh_port, una);
+        go_on(&mut bench, &mut next, 10);
+        bench.link_down();
+        bench.mh_port = first;
+        bench.down(una, LEN);
+        bench.wait(5_000);
+        assert_eq!(copies_of(una, &bench.recovers()), 1, "{scheme:?}");
+        let mut lines = Vec::new();
+        for _ in 0..60 {
+            bench.mh_port = first;
+            lines.extend(bench.down(una, LEN).lines);
+            bench.mh_port = second;
+            lines.extend(go_on(&mut bench, &mut next, 50));
+        }
+        assert!(copies_of(una, &lines) > 0, "{scheme:?}: {lines:?}");
+    }
+}
+
+#[test]
 fn repairs_end_if_nothing_comes_from_the_flows_end_any_more() {
     for scheme in [Scheme::Auto, Scheme::Snoop] {
         let (mut bench, una, first) = two_flows(scheme);

@@ -193,6 +193,16 @@ fn a_syn_is_answered_in_the_other_ends_name_without_timestamps_and_goes_no_furth
 }
 
 #[test]
+fn when_a_set_up_has_begun_nothing_is_due_yet() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
+        bench.open();
+        let due = bench.gateway.poll_timeout();
+        assert!(due.is_some_and(|due| due > at(0)), "{due:?}");
+    }
+}
+
+#[test]
 fn the_openers_own_syn_goes_to_the_other_end_when_the_opener_has_acknowledged_ours() {
     for direction in BOTH {
         let mut bench = Bench::new(direction);

@@ -499,6 +499,14 @@ fn a_warning_without_an_outage_is_shown_for_a_second() {
 }
 
 #[test]
+fn a_flow_that_is_packed_because_it_is_idle_is_shown_as_open() {
+    let mut bench = hold();
+    bench.wait(62_000);
+    assert_eq!(bench.gateway.flows.iter().count(), 0, "in use");
+    assert_eq!(bench.state(), "open");
+}
+
+#[test]
 fn repeated_reports_of_link_down_do_not_put_off_the_probes() {
     let probes = |sources: &[LinkSource]| {
         let mut bench = away(3);

@@ -623,3 +623,24 @@ fn a_mobile_makes_room_for_another_that_has_two_flows_less() {
         assert_eq!(bench.counter("evicted"), evicted, "{own} flows and 2");
     }
 }
+
+#[test]
+fn of_two_equally_large_mobiles_the_one_whose_flows_came_first_makes_room() {
+    let mut bench = small(7);
+    let mut begin = |mobile: u8, port: u16| {
+        let mut down = bench.fh_segment(1, LEN);
+        down.to.address = core::net::IpAddr::from([10, 9, 9, mobile]);
+        down.to.port = port;
+        let mut up = bench.mh_segment(1001);
+        up.from = down.to;
+        assert!(bench.put(down).forwarded && bench.put(up).forwarded);
+        let views = bench.gateway.mobiles();
+        views.map(|view| view.flows).collect::<Vec<_>>()
+    };
+    for mobile in [8, 9] {
+        for port in 700..703 {
+            begin(mobile, port);
+        }
+    }
+    assert_eq!(begin(10, 700), [1, 2, 3, 1]);
+}

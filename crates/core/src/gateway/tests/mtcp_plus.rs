@@ -364,6 +364,16 @@ fn owed_bytes_whose_mh_does_not_come_back_end_in_a_reset_of_both_ends() {
 }
 
 #[test]
+fn the_fh_of_a_flow_that_was_reset_is_reset_again_as_long_as_it_sends_something() {
+    let mut bench = frozen();
+    bench.gateway.abandon_owed(&mut Vec::new());
+    for _ in 0..4 {
+        bench.wait(40_000);
+        assert_eq!(bench.down(2000, 0), suppressed(&["RST to FH seq 5001"]));
+    }
+}
+
+#[test]
 fn nothing_is_acknowledged_sooner_than_the_mh_could_have() {
     let mut bench = mtcp_plus();
     bench.forward(1, 1);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whose silence it is: the mobile's, or that of one flow.
 
+use core::time::Duration;
+
 use holdfast_wire::Flags;
 
 use super::bench::{Bench, LEN, SHIFT, WINDOW, bench, passed};
@@ -276,6 +278,29 @@ fn of_a_flow_that_is_not_mute_the_fhs_copies_wait_for_their_turn() {
     assert_eq!(bench.down(1, LEN), passed(), "it was sent");
     let waits = bench.down(39_001, LEN);
     assert!(!waits.forwarded, "{waits:?}");
+}
+
+#[test]
+fn the_only_flow_of_its_mobile_is_retransmitted_as_a_whole_however_often_in_vain() {
+    let mut bench = bench(Scheme::Hold);
+    bench.forward(1, 3);
+    bench.link_down();
+    bench.wait(500);
+    assert_eq!(bench.recovers().len(), 3);
+    // The link is up, for the MH sends data.
+    let (mut data, mut sent) = (bench.mh_segment(1), Vec::new());
+    data.payload_len = 10;
+    let until = bench.now + Duration::from_secs(10);
+    while bench.counter("repaired") < 3 && bench.now < until {
+        sent.extend(bench.put(data).lines);
+        data.seq += 10;
+        sent.extend(bench.wait(50));
+    }
+    sent.extend(bench.wait(40));
+    for seq in ["DATA 1..", "DATA 1001..", "DATA 2001.."] {
+        let copies = sent.iter().filter(|line| line.starts_with(seq)).count();
+        assert_eq!(copies, 3, "{seq}: {sent:?}");
+    }
 }
 
 /// BSD's probe is a byte beyond the window (RFC 9293, 3.8.6.1). No answer can acknowledge it.

@@ -67,7 +67,7 @@ pub(super) fn on_mh_segment<P: Payload>(
         snoop.window = Some(segment.window);
     }
     if outcome.acked == 0 && flow.fh.max == flow.fh.una {
-        // Mostly an upload: no data of the FH is on its way.
+        // Mostly an upload. No data of the FH is on its way, so no hole is known and no timer runs.
         snoop.fixed_half.on_mh_segment_sent(segment, cx.now);
         return;
     }

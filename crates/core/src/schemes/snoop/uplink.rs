@@ -56,7 +56,7 @@ pub(in crate::schemes) use rest::{passes_at_rest_to_fh, passes_at_rest_to_mh};
 use undo::Undo;
 use wired::Wired;
 
-/// Holes that are tracked, at most; further ones are not reported.
+/// Holes that are tracked, at most. `1995` does not report further ones.
 const GAPS_MAX: usize = 64;
 /// An ACK is withheld for the wired half's round trip plus this: less than a sender adds to the whole
 /// path's (Linux: `TCP_RTO_MIN`, 200 ms).
@@ -365,7 +365,7 @@ fn take_data<P: Payload>(
     cx: &mut Context<'_, P>,
 ) {
     let settings = &cx.settings.snoop;
-    let reports = flow.fh.sack && reports_holes(settings);
+    let are_reported = flow.fh.sack && reports_holes(settings);
     let uplink = &mut snoop.uplink;
     let una = uplink.una.unwrap_or(seq);
     let highest = uplink.passed.highest().unwrap_or(una).max(una);
@@ -376,7 +376,9 @@ fn take_data<P: Payload>(
     uplink.repeats = 0;
     if is_new {
         uplink.forget_filled();
-        uplink.find_due(settings.nack_threshold_packets);
+        if are_reported {
+            uplink.find_due(settings.nack_threshold_packets);
+        }
         let opened = uplink.gaps.last_mut().filter(|gap| gap.end == seq);
         let congested = uplink.congested_until.is_some_and(|until| cx.now < until);
         if let (Some(gap), true) = (opened, congested && seq.after(highest)) {
@@ -384,13 +386,13 @@ fn take_data<P: Payload>(
             cx.counters.congested_uplink += u64::from(uplink.trusted_from.is_none());
             uplink.trusted_from = uplink.passed.highest();
         }
-        let waits = reports && !uplink.gaps.is_empty();
+        let waits = are_reported && !uplink.gaps.is_empty();
         uplink.quiet_at = waits.then(|| cx.now + settings.nack_wait);
     }
     if uplink.cache.contradicts(segment, payload) {
         cx.counters.implausible += 1;
     }
-    if is_new && reports && Flow::may_cache(segment, payload) {
+    if is_new && are_reported && Flow::may_cache(segment, payload) {
         let bytes_free = room.min(flow.bytes_free_of_flow(cx.settings));
         let entries_max = cx.settings.flow_cache_entries_max;
         let entries_max = entries_max.saturating_sub(flow.cache.entries());
@@ -400,7 +402,7 @@ fn take_data<P: Payload>(
             .insert(segment, payload, una, bytes_free, entries_max);
     }
     // Where holes are reported, what is not kept is not named.
-    if !reports || uplink.cache.holds(seq) {
+    if !are_reported || uplink.cache.holds(seq) {
         uplink.wired.note_sent(seq.min(highest), seq, end, cx.now);
     }
 }

@@ -2,7 +2,7 @@
 //! What must always hold: adopted flows, gateways that are stopped, full caches.
 
 use super::super::bench::{LEN, WINDOW, bench_with, lines, not_adopted, passed, suppressed};
-use super::{ack_at_fh, ack_line, counts, shrunk, unpaced, with};
+use super::{ack_at_fh, ack_line, counts, one_of_three_acknowledged, shrunk, unpaced, with};
 use crate::gateway::tests::first_flow;
 use crate::{MtcpHandoff, MtcpSettings, Settings};
 
@@ -91,4 +91,19 @@ fn the_state_for_another_station_has_whether_the_window_of_the_fh_is_closed() {
         let split = states[0].split.expect("a split connection");
         assert_eq!(split.is_shrunk, is_closed);
     }
+}
+
+#[test]
+fn a_handoff_as_published_closes_the_window_of_the_fh_and_what_was_cached_is_discarded() {
+    let mut bench = one_of_three_acknowledged();
+    let addresses = [crate::testing::MH.address];
+    let (mut pieces, mut actions) = (Vec::new(), Vec::new());
+    let states = bench.gateway.export(&addresses, bench.now, &mut actions);
+    let closed = ack_line(1001, 0, 1000, &bench);
+    assert_eq!(lines(core::mem::take(&mut actions)), [closed]);
+    assert!(states[0].split.expect("a split connection").is_shrunk);
+    bench.gateway.release(&addresses, &mut pieces, &mut actions);
+    // The window stays closed until the other station opens it.
+    assert_eq!(lines(actions), [] as [&str; 0]);
+    assert!(pieces.is_empty());
 }

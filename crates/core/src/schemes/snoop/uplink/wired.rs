@@ -23,6 +23,8 @@ const RESENDS_AT_ONCE: u32 = 32;
 const VARIATION_MIN: Duration = Duration::from_millis(200);
 /// A super-segment goes out as segments of no more than this.
 const SEGMENT_LEN_MAX: u32 = 1460;
+/// Ranges on their way to the FH that are remembered, at most. The loss of others is not noticed.
+const SENT_RANGES_MAX: usize = 512;
 /// Timeouts in a row; after these it is left to the MH.
 const TIMEOUTS_MAX: u32 = 5;
 
@@ -69,7 +71,9 @@ impl Wired {
     /// `seq..end` goes to the FH at `now`; a gap from `from` up to it counts as sent with
     /// it, until it is filled.
     pub(super) fn note_sent(&mut self, from: SeqNum, seq: SeqNum, end: SeqNum, now: Instant) {
-        self.sent.note(from.min(seq), end, Sender::Fh, now);
+        if self.sent.len() < SENT_RANGES_MAX {
+            self.sent.note(from.min(seq), end, Sender::Fh, now);
+        }
     }
 
     /// The FH has everything before `ack`.
@@ -293,4 +297,19 @@ fn resend<P: Payload>(
         compress: None,
         payload: piece.payload,
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_fh_that_acknowledges_nothing_does_not_cost_memory_without_limit() {
+        let mut wired = Wired::default();
+        for n in 0..10_000 {
+            let (seq, end) = (SeqNum::new(2 * n), SeqNum::new(2 * n + 1));
+            wired.note_sent(seq, seq, end, Instant::from_millis(u64::from(n)));
+        }
+        assert_eq!(wired.sent.len(), SENT_RANGES_MAX);
+    }
 }
