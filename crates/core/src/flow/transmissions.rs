@@ -12,7 +12,7 @@ use holdfast_wire::{Instant, SeqNum};
 const RANGES_MAX: usize = 8_192;
 /// An ACK mostly acknowledges fewer ranges than this.
 const NEAR: usize = 4;
-/// With nothing under way, room for more ranges than this is given back.
+/// With nothing under way, room for more ranges than this is given back after an ACK.
 const CAPACITY_KEPT: usize = 256;
 
 /// A range that was sent in one go.
@@ -243,7 +243,12 @@ impl Transmissions {
             }
             self.ranges.pop_front();
         }
-        if self.ranges.is_empty() && self.ranges.capacity() > CAPACITY_KEPT {
+        self.give_back_room(CAPACITY_KEPT);
+    }
+
+    /// With nothing under way, room for more than `kept` ranges is given back.
+    pub(crate) fn give_back_room(&mut self, kept: usize) {
+        if self.ranges.is_empty() && self.ranges.capacity() > kept {
             self.ranges = VecDeque::new();
         }
     }

@@ -7,6 +7,7 @@
 //! ends. Only a kill of both leaves it.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use libc::c_int;
@@ -36,17 +37,49 @@ impl Guardian {
         // SAFETY: both were just opened and have no other owner.
         let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
         let (read_fd, map_fd) = (read.as_raw_fd(), map.as_fd().as_raw_fd());
+        let (signals, mut before) = (signals_to_block(), MaybeUninit::uninit());
+        // The child inherits this: from its first moment none of them ends it.
+        // SAFETY: the kernel reads the one set and writes the other.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, before.as_mut_ptr()) };
         // SAFETY: the child calls nothing but system calls, which is all that a child of a
         // process with threads may do, and does not return.
-        match unsafe { libc::fork() } {
-            -1 => Err(io::Error::last_os_error()),
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
             // SAFETY: this is that child.
-            0 => unsafe { guard(read_fd, map_fd) },
-            pid => Ok(Self {
-                pipe: Some(write),
-                pid,
-            }),
+            unsafe { guard(read_fd, map_fd) }
         }
+        let error = io::Error::last_os_error();
+        // SAFETY: the first call has written this set.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+        if pid < 0 {
+            return Err(error);
+        }
+        Ok(Self {
+            pipe: Some(write),
+            pid,
+        })
+    }
+}
+
+/// What ends the owner by the terminal, its group or its watchdog must not end the child first.
+const SIGNALS: [c_int; 5] = [
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGABRT,
+];
+
+/// The set of [`SIGNALS`].
+fn signals_to_block() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: the first call makes the set, the others add to it.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in SIGNALS {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
     }
 }
 
@@ -66,17 +99,7 @@ impl Drop for Guardian {
 unsafe fn guard(read_fd: c_int, map_fd: c_int) -> ! {
     // SAFETY: system calls alone; the buffers are the child's own.
     unsafe {
-        // What ends the owner by the terminal, its group or its watchdog must not end the child first.
         libc::setsid();
-        for signal in [
-            libc::SIGINT,
-            libc::SIGTERM,
-            libc::SIGHUP,
-            libc::SIGQUIT,
-            libc::SIGABRT,
-        ] {
-            libc::signal(signal, libc::SIG_IGN);
-        }
         // Out of the way of the numbers that they are to have.
         let read_fd = libc::fcntl(read_fd, libc::F_DUPFD, 3);
         let map_fd = libc::fcntl(map_fd, libc::F_DUPFD, 3);
@@ -93,5 +116,41 @@ unsafe fn guard(read_fd: c_int, map_fd: c_int) -> ! {
         let key = 0_u32;
         libbpf_sys::bpf_map_delete_elem(MAP, (&raw const key).cast());
         libc::_exit(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    /// Its status once the pipe is closed.
+    fn status_after(signal: c_int) -> c_int {
+        let mut guardian = Guardian::start(File::open("/dev/null").unwrap()).unwrap();
+        let mut status = 0;
+        // SAFETY: it is our own child, and is waited for once: `drop` finds none.
+        unsafe {
+            libc::kill(guardian.pid, signal);
+            guardian.pipe = None;
+            assert_eq!(
+                libc::waitpid(guardian.pid, &raw mut status, 0),
+                guardian.pid
+            );
+        }
+        status
+    }
+
+    #[test]
+    fn a_signal_at_its_first_moment_does_not_end_it() {
+        for signal in SIGNALS {
+            for _ in 0..20 {
+                let status = status_after(signal);
+                assert!(
+                    libc::WIFEXITED(status),
+                    "signal {signal}: status {status:#x}"
+                );
+            }
+        }
     }
 }

@@ -25,6 +25,8 @@ const VARIATION_MIN: Duration = Duration::from_millis(200);
 const SEGMENT_LEN_MAX: u32 = 1460;
 /// Ranges on their way to the FH that are remembered, at most. The loss of others is not noticed.
 const SENT_RANGES_MAX: usize = 512;
+/// The room for them that a flow keeps while nothing is on its way to the FH: most flows upload little.
+const SENT_ROOM_KEPT: usize = 16;
 /// Timeouts in a row; after these it is left to the MH.
 const TIMEOUTS_MAX: u32 = 5;
 
@@ -81,6 +83,7 @@ impl Wired {
         let least = self.rtt.least().unwrap_or_default();
         self.sent.arrived(una, ack, least, now, &mut self.arrivals);
         self.sent.purge(ack);
+        self.sent.give_back_room(SENT_ROOM_KEPT);
         self.reported.purge(ack);
         (self.dup_acks, self.timeouts) = (0, 0);
         self.resend_at = None;
