@@ -78,21 +78,21 @@ def mtcp_deviation(lines):
     return [["deviations of 0.1 to 2 s", of_scheme("m-tcp", 2), of_scheme("tcp", 1)]]
 
 
+def seconds_or_unfinished(runs):
+    time = median(map(transfer_s, runs))
+    return "unfinished" if time == float("inf") else f"{time:.1f}"
+
+
 def mtcp_plus_seventh(lines):
     """Seconds, and how many disconnections a transfer had; a row for each sender and first disconnection."""
     cells = groups(lines, "tcp", "first_at_s", "disconnection_s")
 
     def cell(runs):
-        time = median(map(transfer_s, runs))
-        return "unfinished" if time == float("inf") else f"{time:.1f}, {runs[0]['outages']} disconnections"
+        time = seconds_or_unfinished(runs)
+        return time if time == "unfinished" else f"{time}, {runs[0]['outages']} disconnections"
 
     rows = dict.fromkeys((tcp, first) for tcp, first, _ in cells)
     return [[f"{tcp}, {first} s", *(cell(cells[tcp, first, length]) for length in (10, 30))] for tcp, first in rows]
-
-
-def seconds_or_unfinished(runs):
-    time = median(map(transfer_s, runs))
-    return "unfinished" if time == float("inf") else f"{time:.1f}"
 
 
 def mtcp_plus_timers(lines):
@@ -174,20 +174,28 @@ def snoop_today_sequence(lines):
     return [row(sender) for sender in SENDERS]
 
 
+# Both sets of Snoop, with each sender.
+SNOOPS = [
+    (sender, scheme, f"{NAMES[sender]}, {name}")
+    for scheme, name in (("snoop-1995", "Snoop 1995"), ("snoop-today", "Snoop today")) for sender in SENDERS]
+
+
+def by_plain_sender(lines, sender, scheme):
+    """Means of a scheme by those of the plain sender: for each rate of errors, in its order."""
+    cells = groups(lines, "congestion_control", "scheme", "kbit_per_error")
+
+    def goodput(name, kbit):
+        return statistics.fmean(run["goodput_mbps"] for run in cells[sender, name, kbit])
+
+    return [goodput(scheme, kbit) / goodput("none", kbit) for kbit in sorted({kbit for _, _, kbit in cells})]
+
+
 def snoop_today_ratios(throughput, low_errors):
     """Snoop's means by those of the plain sender: over the rates of errors, and below 5e-7 the largest loss in percent."""
-    def ratios(lines, sender, scheme):
-        cells = groups(lines, "congestion_control", "scheme", "kbit_per_error")
-
-        def goodput(name, kbit):
-            return statistics.fmean(run["goodput_mbps"] for run in cells[sender, name, kbit])
-
-        return [goodput(scheme, kbit) / goodput("none", kbit) for kbit in {kbit for _, _, kbit in cells}]
-
     return [
-        [f"{NAMES[sender]}, {name}", span(ratios(throughput, sender, scheme), 2),
-         f"{100 * (1 - min(1, *ratios(low_errors, sender, scheme))):.1f}"]
-        for scheme, name in (("snoop-1995", "Snoop 1995"), ("snoop-today", "Snoop today")) for sender in SENDERS
+        [name, span(by_plain_sender(throughput, sender, scheme), 2),
+         f"{100 * (1 - min(1, *by_plain_sender(low_errors, sender, scheme))):.1f}"]
+        for sender, scheme, name in SNOOPS
     ]
 
 
@@ -211,7 +219,7 @@ def mtcp_other_assumptions(lines):
 
 
 def mtcp_long(long, undisturbed):
-    """Means without disconnections, and what one more of them costs TCP than M-TCP: a row a sender."""
+    """Means without disconnections, and how much longer each disconnection takes TCP than M-TCP: a row a sender."""
     cells, without = groups(long, "hops", "distribution", "scheme"), groups(undisturbed, "hops", "scheme")
 
     def cost(hops, distribution):
@@ -221,8 +229,8 @@ def mtcp_long(long, undisturbed):
 
     def row(hops, name):
         mtcp, tcp = (without[hops, scheme] for scheme in ("m-tcp", "tcp"))
-        less = 100 * (mean_s(mtcp) / mean_s(tcp) - 1)
-        return [name, interval(mtcp, 0), interval(tcp, 0), f"{less:.1f}", cost(hops, "normal"), cost(hops, "exponential")]
+        behind = 100 * (mean_s(mtcp) / mean_s(tcp) - 1)
+        return [name, interval(mtcp, 0), interval(tcp, 0), f"{behind:.1f}", cost(hops, "normal"), cost(hops, "exponential")]
 
     return [row(5, "near"), row(15, "far")]
 
@@ -300,16 +308,9 @@ def mtcp_today_costs(lines):
 
 def snoop_today_percent(throughput, low_errors):
     """Snoop's means against those of the plain sender, in percent: a column a rate of errors."""
-    cells = groups(throughput + low_errors, "congestion_control", "scheme", "kbit_per_error")
-
-    def goodput(sender, scheme, kbit):
-        return statistics.fmean(run["goodput_mbps"] for run in cells[sender, scheme, kbit])
-
-    rates = sorted({kbit for _, _, kbit in cells})
     return [
-        [f"{NAMES[sender]}, {name}", *(
-            f"{100 * (goodput(sender, scheme, kbit) / goodput(sender, 'none', kbit) - 1):+.1f}" for kbit in rates)]
-        for scheme, name in (("snoop-1995", "Snoop 1995"), ("snoop-today", "Snoop today")) for sender in SENDERS
+        [name, *(f"{100 * (ratio - 1):+.1f}" for ratio in by_plain_sender(throughput + low_errors, sender, scheme))]
+        for sender, scheme, name in SNOOPS
     ]
 
 

@@ -266,6 +266,16 @@ fn a_flood_of_unanswered_flows_displaces_no_true_flow() {
     assert_eq!(bench.counter("passed.table_full"), 0);
 }
 
+/// A flow of another mobile is adopted from a segment of each end. Were they forwarded?
+fn begin_another(bench: &mut Bench, mobile: u8, port: u16) -> [bool; 2] {
+    let mut down = bench.fh_segment(1, LEN);
+    down.to.address = core::net::IpAddr::from([10, 9, 9, mobile]);
+    down.to.port = port;
+    let mut up = bench.mh_segment(1001);
+    up.from = down.to;
+    [down, up].map(|segment| bench.put(segment).forwarded)
+}
+
 #[test]
 fn a_mobile_that_fills_the_table_makes_room_for_the_flows_of_others() {
     let mut bench = small(8);
@@ -281,13 +291,7 @@ fn a_mobile_that_fills_the_table_makes_room_for_the_flows_of_others() {
     assert_eq!(bench.counter("passed.table_full"), 1);
     // Those of another do not, up to its share.
     for number in 0..8 {
-        let mut down = bench.fh_segment(1, LEN);
-        down.to.address = core::net::IpAddr::from([10, 9, 9, 9]);
-        down.to.port = 700 + number;
-        let mut up = bench.mh_segment(1001);
-        up.from = down.to;
-        bench.put(down);
-        bench.put(up);
+        begin_another(&mut bench, 9, 700 + number);
     }
     let flows: Vec<usize> = bench.gateway.mobiles().map(|mobile| mobile.flows).collect();
     assert_eq!(flows.iter().sum::<usize>(), 8);
@@ -612,13 +616,7 @@ fn a_mobile_makes_room_for_another_that_has_two_flows_less() {
             assert_eq!(bench.up(1), passed());
         }
         for number in 0..3 {
-            let mut down = bench.fh_segment(1, LEN);
-            down.to.address = core::net::IpAddr::from([10, 9, 9, 9]);
-            down.to.port = 700 + number;
-            let mut up = bench.mh_segment(1001);
-            up.from = down.to;
-            bench.put(down);
-            bench.put(up);
+            begin_another(&mut bench, 9, 700 + number);
         }
         assert_eq!(bench.counter("evicted"), evicted, "{own} flows and 2");
     }
@@ -628,12 +626,7 @@ fn a_mobile_makes_room_for_another_that_has_two_flows_less() {
 fn of_two_equally_large_mobiles_the_one_whose_flows_came_first_makes_room() {
     let mut bench = small(7);
     let mut begin = |mobile: u8, port: u16| {
-        let mut down = bench.fh_segment(1, LEN);
-        down.to.address = core::net::IpAddr::from([10, 9, 9, mobile]);
-        down.to.port = port;
-        let mut up = bench.mh_segment(1001);
-        up.from = down.to;
-        assert!(bench.put(down).forwarded && bench.put(up).forwarded);
+        assert_eq!(begin_another(&mut bench, mobile, port), [true; 2]);
         let views = bench.gateway.mobiles();
         views.map(|view| view.flows).collect::<Vec<_>>()
     };
