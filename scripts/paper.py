@@ -53,27 +53,30 @@ def missing(needs, program):
     """Why stages that need this cannot run here; nothing if they can."""
     if needs == "valgrind":
         return "" if shutil.which("valgrind") else "no valgrind"
-    if needs == "recordings" and not os.environ.get("HOLDFAST_TRACES"):
+    if needs in ("recordings", "statistics") and not os.environ.get("HOLDFAST_TRACES"):
         return "HOLDFAST_TRACES names no folder of recordings"
-    if needs == "model" or subprocess.run([program, "lab", "exec", "--", "true"], capture_output=True).returncode == 0:
+    if needs in ("model", "statistics"):
         return ""
-    return "no virtual kernel: holdfast lab setup"
+    has_kernel = subprocess.run([program, "lab", "exec", "--", "true"], capture_output=True).returncode == 0
+    return "" if has_kernel else "no virtual kernel: holdfast lab setup"
 
 
 def key_of(stage, program_digest):
     """A stage is repeated if the program, its commands, their scenarios and scripts or the recordings have changed."""
     digest = hashlib.sha256((program_digest + json.dumps(stage.commands) + "".join(stage.uses)).encode())
-    own = {"recordings": ["docs/recordings/bench.py", "docs/recordings/link_statistics.py"]}
-    if stage.needs == "valgrind":
-        own["valgrind"] = sorted(map(str, Path("crates/core").rglob("*.rs")))
+    own = {
+        "recordings": [Path("docs/recordings/bench.py"), Path("docs/recordings/link_statistics.py")],
+        "valgrind": sorted(Path("crates/core").rglob("*.rs")),
+        "statistics": sorted([*Path("crates/link").rglob("*.rs"), *Path("docs/scenarios").glob("real-*.toml")]),
+    }
     for file in own.get(stage.needs, []):
-        digest.update(Path(file).read_bytes())
+        digest.update(file.read_bytes())
     for part in dict.fromkeys(part for command in stage.commands for part in command):
         files = sorted(Path("papers", part).glob("*.toml")) if part in PAPERS else [Path(part.removeprefix("{root}/"))]
         for file in files:
             if file.suffix in (".toml", ".sh", ".py"):
                 digest.update(file.read_bytes())
-    if stage.needs == "recordings" and "HOLDFAST_TRACES" in os.environ:
+    if stage.needs in ("recordings", "statistics") and "HOLDFAST_TRACES" in os.environ:
         digest.update(listing(START / os.environ["HOLDFAST_TRACES"]).encode())
     return digest.hexdigest()
 
@@ -217,7 +220,7 @@ def results_of(folder, name):
     text = "".join(file.read_text() for file in files)
     if name.startswith("claims-"):
         return json.loads(text)
-    if name in ("demo", "packet-cost", "observe", "upload-designs"):
+    if name in ("demo", "packet-cost", "observe", "upload-designs", "link-distances"):
         return text
     lines = [json.loads(line) for line in text.splitlines()]
     return sorted(lines, key=lambda line: line["seed"])

@@ -5,7 +5,7 @@ import re
 import statistics
 from pathlib import Path
 
-from paper_runs import NAMES, SENDERS, groups, median, megabits, seconds, tenths_of_seconds, transfer_s
+from paper_runs import NAMES, SENDERS, groups, median, megabits, printed_rows, seconds, tenths_of_seconds, transfer_s
 
 
 def outages_cell(runs):
@@ -85,8 +85,7 @@ def packet_cost(text):
         "mtcp-cell, zstd, TLS": "the same, compression zstd, bytes that do not shrink",
         "mtcp-cell, zstd, text": "the same, text",
     }
-    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[2:]]
-    counts = {(name, direction): f"{int(none):,}, {int(lost):,}" for name, direction, none, lost, *_ in lines}
+    counts = {(name, direction): f"{int(none):,}, {int(lost):,}" for name, direction, none, lost, *_ in printed_rows(text)}
     return [[label, counts[name, "downlink"], counts[name, "uplink"]] for name, label in names.items()]
 
 

@@ -223,7 +223,13 @@ def snoop_cache(lines):
 
 def snoop_assumptions(lines):
     """Means of ten with Snoop: a row an assumption, a column a rate of errors."""
-    cells = groups(lines, "assumption", "errors")
+    cells = {}
+    for line in lines:
+        parameters = line["parameters"]
+        # Of smaller segments each has its own rates, so that one sweep has both.
+        both = parameters.get("assumption and errors", "").split("; ")
+        key = tuple(both) if len(both) > 1 else (parameters["assumption"], parameters["errors"])
+        cells.setdefault(key, []).append(line)
     rates = dict.fromkeys(errors for _, errors in cells)
     return [
         [name, *(f"{statistics.fmean(run['goodput_mbps'] for run in cells[name, errors]):.2f}" for errors in rates)]

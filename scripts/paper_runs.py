@@ -34,3 +34,9 @@ def megabits(runs):
 
 def tenths_of_seconds(runs):
     return f"{median(map(transfer_s, runs)):.1f}"
+
+
+def printed_rows(text):
+    """The rows of a table that a command prints, without its head."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]

@@ -6,6 +6,8 @@ from paper_tables import PAPERS
 class Stage:
     """What makes results: parts, each a command with one file of results. `seconds`: on two idle processors.
 
+    `needs`: a substrate, valgrind, recordings on Linux, or `statistics` of recordings alone.
+
     `uses`: stages whose results each command gets, as far as the folder has them.
     """
 
@@ -20,9 +22,14 @@ def lab_run(seconds, scenario, substrate, parts=1):
     return Stage(seconds, substrate, *(command + shard for shard in shards))
 
 
-SENDERS = "docs/scenarios/senders.toml"
+SENDERS, SENDERS_CAUSES = "docs/scenarios/senders.toml", "docs/scenarios/senders-causes.toml"
 # Half of the processor seconds that the claims took. Pictures need the same runs.
-CLAIMS_S = {"lc-cwe-2005": 5, "snoop-1995": 6, "mtcp-1997": 110, "mtcp-plus-2007": 43, "freeze-tcp-2000": 20}
+CLAIMS_S = {"lc-cwe-2005": 38, "snoop-1995": 6, "mtcp-1997": 110, "mtcp-plus-2007": 43, "freeze-tcp-2000": 20}
+# M-TCP's scenarios with the opener's half set up first, and those of them with the other order that no other stage has.
+OPENER_FIRST = " ".join(f"papers/mtcp-1997/early-{name}.toml" for name in (
+    "buffers", "compression", "disconnections", "handoff", "idle", "long", "table-1", "undisturbed", "variants"))
+LOCK_STEP = " ".join(f"papers/mtcp-1997/{name}.toml" for name in (
+    "two-segments-buffers", "two-segments-undisturbed", "compression", "idle"))
 HANDOFFS = "papers/snoop-1995/handoff-2.toml papers/snoop-1995/handoff-4.toml"
 STAGES = {
     **{
@@ -42,6 +49,7 @@ STAGES = {
     "freeze-taken": lab_run(5, "papers/freeze-tcp-2000/table-2-taken.toml", "model"),
     "freeze-senders": lab_run(5, "papers/freeze-tcp-2000/senders.toml", "model"),
     "freeze-timers": lab_run(5, "papers/freeze-tcp-2000/table-4-timers.toml", "model"),
+    "freeze-warning-near": lab_run(5, "papers/freeze-tcp-2000/warning-near.toml", "model"),
     "freeze-modem": lab_run(5, "docs/scenarios/freeze-modem.toml", "model"),
     "mtcp-disconnections": lab_run(5, "papers/mtcp-1997/disconnections.toml", "model"),
     "mtcp-queue-lost": lab_run(5, "papers/mtcp-1997/queue-lost.toml", "model"),
@@ -75,14 +83,18 @@ STAGES = {
     "handoff-state": lab_run(5, "papers/snoop-1995/handoff-state.toml", "model"),
     "split-idle": lab_run(5, "docs/scenarios/split-idle.toml", "model"),
     "mtcp-handoff": lab_run(5, "papers/mtcp-1997/handoff.toml", "model"),
+    "mtcp-opener-first": lab_run(35, OPENER_FIRST, "model"),
+    "mtcp-lock-step": lab_run(25, LOCK_STEP, "model"),
     "slow": lab_run(5, "docs/scenarios/slow.toml", "model"),
     "upload-senders": lab_run(5, "docs/scenarios/upload-senders.toml", "model"),
     "very-slow": lab_run(5, "docs/scenarios/very-slow.toml", "model"),
     "snoop-cache": lab_run(5, "papers/snoop-1995/cache.toml", "model"),
     "snoop-queues": lab_run(5, "papers/snoop-1995/queues.toml", "model"),
-    "snoop-assumptions": lab_run(10, "papers/snoop-1995/assumptions.toml", "model"),
+    "snoop-assumptions": lab_run(
+        10, "papers/snoop-1995/assumptions.toml papers/snoop-1995/assumptions-segments.toml", "model"),
     "snoop-handoff-model": lab_run(5, HANDOFFS, "model"),
     "senders-model": lab_run(10, SENDERS, "model"),
+    "senders-causes-model": lab_run(5, SENDERS_CAUSES, "model"),
     "mobile-auto-model": lab_run(10, "docs/scenarios/mobile-auto-model.toml", "model"),
     "demo": Stage(200, "linux", *(
         ["{holdfast}", "lab", "exec", "--", "{holdfast}", "demo", "--seed", str(seed)] for seed in range(1, 6))),
@@ -96,10 +108,12 @@ STAGES = {
         for control in ("cubic", "bbr", "reno") for outage_s in ("1", "7"))),
     "packet-cost": Stage(120, "valgrind", [
         "cargo", "bench", "--locked", "--quiet", "--package", "holdfast-core", "--bench", "packet_cost"]),
+    "link-distances": Stage(60, "statistics", ["{root}/docs/recordings/link_statistics.py", "distances"]),
     "outages": lab_run(350, "docs/scenarios/outages.toml", "linux", 20),
     "outages-uploads": lab_run(110, "docs/scenarios/outages-uploads.toml", "linux", 4),
     "snoop-handoff": lab_run(40, HANDOFFS, "linux"),
     "senders": lab_run(80, SENDERS, "linux", 5),
+    "senders-causes": lab_run(70, SENDERS_CAUSES, "linux", 3),
     "baselines-haproxy": lab_run(60, "papers/snoop-1995/baselines-haproxy.toml", "linux"),
     "baselines-haproxy-mtcp": lab_run(45, "papers/mtcp-1997/baselines-haproxy.toml", "linux"),
     "baselines-haproxy-mtcp-plus": lab_run(120, "papers/mtcp-plus-2007/baselines-haproxy.toml", "linux", 4),

@@ -3,10 +3,11 @@
 
 A row is a list of cells as the page prints them. The first cells of a row, its labels, name it.
 """
+import paper_compared as compared
 import paper_linux as linux
 import paper_model as model
 import paper_prose as prose
-from paper_runs import megabits, median, tenths_of_seconds
+from paper_runs import megabits, printed_rows, tenths_of_seconds
 
 PAPERS = ["lc-cwe-2005", "snoop-1995", "mtcp-1997", "mtcp-plus-2007", "freeze-tcp-2000"]
 
@@ -16,6 +17,8 @@ TABLES = {
     "claims-mtcp-1997": (["claims-mtcp-1997"], model.claims_mtcp),
     # In no page: text repeats their figures.
     **{f"verdicts-{paper}": ([f"claims-{paper}"], model.verdicts(paper)) for paper in PAPERS},
+    "claims-mtcp-plus-text": (["claims-mtcp-plus-2007"], compared.claims_mtcp_plus),
+    "claims-freeze-text": (["claims-freeze-tcp-2000"], compared.claims_freeze),
     "mtcp-queue-lost": (["mtcp-queue-lost"], prose.mtcp_queue_lost),
     "mtcp-deviation": (["mtcp-deviation"], prose.mtcp_deviation),
     "mtcp-plus-seventh": (["mtcp-plus-seventh"], prose.mtcp_plus_seventh),
@@ -28,6 +31,9 @@ TABLES = {
     "freeze-taken-times": (["freeze-taken"], prose.freeze_taken_times),
     "freeze-modem": (["freeze-modem"], prose.freeze_modem),
     "freeze-modem-orders": (["freeze-modem"], prose.freeze_modem_orders),
+    "freeze-warning-near": (["freeze-warning-near"], compared.freeze_warning_near),
+    "snoop-queues": (["snoop-queues"], compared.snoop_queues),
+    "lc-cwe-nothing-lost": (["lc-cwe-hit-ratio", "lc-cwe-hit-ratio-changes"], compared.lc_cwe_nothing_lost),
     "mtcp-longest": (["mtcp-disconnections"], prose.mtcp_longest),
     "mtcp-other-assumptions": (["mtcp-other-assumptions"], prose.mtcp_other_assumptions),
     "mtcp-long": (["mtcp-long", "mtcp-long-undisturbed"], prose.mtcp_long),
@@ -36,9 +42,17 @@ TABLES = {
     "mtcp-buffers": (["mtcp-buffers"], prose.mtcp_buffers),
     "mtcp-four-segments": (["mtcp-four-segments"], prose.mtcp_four_segments),
     "mtcp-table-1-slow": (["mtcp-table-1-slow"], prose.mtcp_table_1_slow),
+    "mtcp-set-up": (
+        ["mtcp-disconnections", "mtcp-long", "mtcp-table-1", "mtcp-variants", "mtcp-handoff", "mtcp-lock-step",
+         "mtcp-opener-first"], compared.mtcp_set_up),
+    "mtcp-handoff": (["mtcp-handoff", "mtcp-opener-first"], compared.mtcp_handoff),
+    "senders-causes": (["senders-causes-model", "senders-causes"], compared.senders_causes),
     "mtcp-today-costs": (["mtcp-today"], prose.mtcp_today_costs),
     "mobile-auto-model": (["mobile-auto-model"], prose.mobile_auto_model),
     "baselines-restart": (["baselines-restart"], prose.baselines_restart),
+    "baselines-mtcp-text": (["baselines-mtcp"], compared.baselines_mtcp),
+    "baselines-freeze-text": (["baselines-freeze"], compared.baselines_freeze),
+    "baselines-mtcp-plus-text": (["baselines-mtcp-plus"], compared.baselines_mtcp_plus),
     "baselines-snoop-senders": (["baselines-snoop-senders"], model.baselines("kbit_per_error", megabits)),
     "baselines-mtcp-senders": (["baselines-mtcp-senders"], model.baselines("disconnection_s", model.whole_seconds)),
     "baselines-freeze-senders": (
@@ -52,6 +66,7 @@ TABLES = {
     "packet-cost": (["packet-cost"], linux.packet_cost),
     "observe": (["observe"], linux.observe),
     "upload-designs": (["upload-designs"], linux.upload_designs),
+    "link-distances": (["link-distances"], printed_rows),
     "outages": (["outages"], linux.outages),
     "outages-uploads": (["outages-uploads"], linux.outages_uploads),
     "snoop": (["snoop"], linux.snoop),
