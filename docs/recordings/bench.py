@@ -65,6 +65,8 @@ UPLINKS = {
 }
 SENDERS = ["cubic", "bbr", "reno"]
 CONDITIONS = {"lost": ("lose", 0.0), "kept": ("keep", 0.0), "lost, 1 % loss": ("lose", 0.01)}
+# What an outage does on the same recording otherwise.
+OTHER_OUTAGES = {"lost": "kept", "kept": "lost"}
 QUEUES = [50, 200, 1000]
 FLOWS = ["1 flow", "8 flows", "1 flow and a call"]
 # A call: 50 datagrams a second toward the mobile, of 200 bytes.
@@ -212,6 +214,22 @@ def dropped(run):
     return run["link"]["dropped_by_queue"] / max(1, run["link"]["packets"])
 
 
+def of_other_outages(cell):
+    return cell._replace(conditions=OTHER_OUTAGES.get(cell.conditions, cell.conditions))
+
+
+def without_gateway(name, cells, seed):
+    """No gateway's runs with the other kind of outages, for drawn cells that may be floods."""
+    results = Results([FOLDER / f"{name}.jsonl"])
+    others = [scheme for scheme in results.schemes if scheme != BASE]
+    missing = [
+        (of_other_outages(cell), file)
+        for cell, file in cells
+        if any(results.floods(cell, scheme) for scheme in others) and of_other_outages(cell) not in results.bases
+    ]
+    return [carry_out(f"{name}-others", missing, seed, [BASE])] if missing else []
+
+
 class Results:
     """Runs by cell, scheme and window."""
 
@@ -225,6 +243,10 @@ class Results:
                 self.cells[Cell(**run["cell"])][run["scheme"]][run["parameters"]["start_s"]] = run
         found = {scheme for by_scheme in self.cells.values() for scheme in by_scheme}
         self.schemes = [scheme for scheme in ALL_SCHEMES if scheme in found]
+        self.bases = {cell: by_scheme[BASE] for cell, by_scheme in self.cells.items() if BASE in by_scheme}
+        # A cell that is only compared with is in no table.
+        for cell in [cell for cell, by_scheme in self.cells.items() if set(by_scheme) == {BASE} != found]:
+            del self.cells[cell]
 
     def median(self, measure, cell, scheme):
         runs = self.cells[cell].get(scheme)
@@ -238,9 +260,9 @@ class Results:
 
     def floods(self, cell, scheme):
         """Whether the link's queue drops more than 1.5 times no gateway's share, lost or kept, or 0.5 %."""
-        other = {"lost": "kept", "kept": "lost"}.get(cell.conditions, cell.conditions)
-        bases = [self.median(dropped, c, BASE) for c in (cell, cell._replace(conditions=other)) if c in self.cells]
-        return self.median(dropped, cell, scheme) > max(0.005, 1.5 * max(bases))
+        bases = [self.bases[c].values() for c in (cell, of_other_outages(cell)) if c in self.bases]
+        shares = [statistics.median(map(dropped, runs)) for runs in bases]
+        return self.median(dropped, cell, scheme) > max(0.005, 1.5 * max(shares))
 
 
 def of_cell(results, cell, scheme):
@@ -428,7 +450,9 @@ def main(arguments):
         case ["uploads", *schemes]:
             files = [carry_out("uploads", core(UPLINKS), 1, schemes or UPLOAD_SCHEMES)]
         case ["draw", count, seed, *schemes] if count.isdigit():
-            files = [carry_out(f"draw-{seed}", drawn(int(count), seed), seed, schemes or ALL_SCHEMES)]
+            cells = drawn(int(count), seed)
+            files = [carry_out(f"draw-{seed}", cells, seed, schemes or ALL_SCHEMES)]
+            files += without_gateway(f"draw-{seed}", cells, seed)
         case ["tables", *files] if files:
             pass
         case _:

@@ -59,6 +59,11 @@ impl TcpInfo {
         Ok(Self::parse(&bytes))
     }
 
+    /// Bytes sent, without retransmissions.
+    pub const fn bytes_sent_once(&self) -> u64 {
+        self.bytes_sent.saturating_sub(self.bytes_retrans)
+    }
+
     /// Reads the structure; what was not written is 0.
     fn parse(bytes: &[u8; ASKED_BYTES]) -> Self {
         let u32_at = |at: usize| {
@@ -104,15 +109,15 @@ mod tests {
         drop(to);
         assert_eq!(from.read(&mut [0; 1]).unwrap(), 0);
         let info = TcpInfo::of(&from).unwrap();
-        assert_eq!((info.bytes_sent, info.bytes_retrans), (5000, 0));
+        assert_eq!(info.bytes_sent_once(), 5000, "{info:?}");
         // SYN and FIN.
         assert!((5001..=5002).contains(&info.bytes_acked), "{info:?}");
         assert!(info.rtt_us > 0, "{info:?}");
-        assert!(info.snd_cwnd >= 2 && info.snd_mss > 500, "{info:?}");
-        assert!(
-            info.snd_wnd > 1000 && info.snd_ssthresh.is_none(),
-            "{info:?}"
-        );
+        assert!(info.snd_wnd > 1000 && info.snd_mss > 500, "{info:?}");
+        // On a busy machine an ACK may be late: then it is retransmitted, and the window is smaller.
+        let is_as_at_first = info.snd_cwnd >= 2 && info.snd_ssthresh.is_none();
+        assert!(is_as_at_first || info.bytes_retrans > 0, "{info:?}");
+        assert!((1..1000).contains(&info.snd_cwnd), "{info:?}");
     }
 
     #[test]

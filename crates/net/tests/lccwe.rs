@@ -140,16 +140,29 @@ impl World {
         }
     }
 
-    /// An outage, reported to `control`, until `is_enough`.
-    fn hand_off(&self, control: &CongestionControl, what: &str, is_enough: impl FnMut() -> bool) {
+    /// An outage, reported to `control`, until `is_enough`. What was judged before the outage.
+    fn hand_off(
+        &self,
+        control: &CongestionControl,
+        transfer: &Transfer,
+        what: &str,
+        is_enough: impl FnMut() -> bool,
+    ) -> Vec<Event> {
         // Before the outage: on a busy machine a timeout in between would be congestion's.
         let started = || control.handoff_started(self.ifindex);
         self.mh.run(started).unwrap().unwrap();
+        // From here on no loss is congestion's: a window that is open stays so.
+        wait_until("an open window", || {
+            let info = TcpInfo::of(&transfer.socket).unwrap();
+            info.backoff == 0 && info.snd_cwnd >= 20
+        });
+        let before = control.events().unwrap();
         self.set_down(true);
         wait_until(what, is_enough);
         self.set_down(false);
         let finished = || control.handoff_finished(self.ifindex);
         self.mh.run(finished).unwrap().unwrap();
+        before
     }
 
     fn register(&self, name: &str) -> CongestionControl {
@@ -340,19 +353,18 @@ fn a_handoff_in_a_transfer_leaves_the_window_and_the_bytes_as_they_were() {
     let name = format!("hf{}_cut", std::process::id());
     let control = world.register(&name);
     let transfer = world.transfer(&name);
-    control.events().unwrap();
     let mut events = Vec::new();
     let timeouts_by_handoff = |events: &[Event]| {
         let is_one = |event: &&Event| event.kind == EventKind::JudgedTimeout && event.by_handoff;
         events.iter().filter(is_one).count()
     };
-    world.hand_off(&control, "two timeouts of the handoff", || {
+    let before = world.hand_off(&control, &transfer, "two timeouts of the handoff", || {
         events.extend(control.events().unwrap());
         timeouts_by_handoff(&events) >= 2
     });
     transfer.finish();
     events.extend(control.events().unwrap());
-    for event in &events {
+    for event in before.iter().chain(&events) {
         check(event);
     }
     let of_handoff: Vec<&Event> = events
@@ -379,13 +391,11 @@ fn a_socket_whose_owner_has_ended_gets_handoffs_from_the_next_one() {
     let transfer = world.transfer(&name);
     drop(first);
     let next = world.register(&name);
-    let info = || TcpInfo::of(&transfer.socket).unwrap();
-    let before = info();
     let mut window = 0;
-    world.hand_off(&next, "two retransmitted segments", || {
-        let now = info();
-        window = now.snd_cwnd;
-        now.bytes_retrans >= before.bytes_retrans + 2 * u64::from(before.snd_mss)
+    world.hand_off(&next, &transfer, "two timeouts", || {
+        let info = TcpInfo::of(&transfer.socket).unwrap();
+        window = info.snd_cwnd;
+        info.backoff >= 2
     });
     // By congestion's verdict it would be 1 or 2.
     assert!(window > 4, "{window} segments");
@@ -439,8 +449,11 @@ fn the_window_makes_up_for_a_short_handoff_at_its_end() {
     wait_until("an extrapolation", || {
         wait_until("progress", || world.received() > before + (1 << 20));
         before = world.received();
-        let begun = Instant::now();
-        world.hand_off(&control, "some time", || begun.elapsed() >= 4 * DELAY);
+        let mut begun = None;
+        let earlier = world.hand_off(&control, &transfer, "some time", || {
+            begun.get_or_insert_with(Instant::now).elapsed() >= 4 * DELAY
+        });
+        events.extend(earlier);
         events.extend(control.events().unwrap());
         events
             .iter()

@@ -397,6 +397,22 @@ fn without_a_state_of_the_old_station_the_mh_itself_shows_what_it_has() {
 }
 
 #[test]
+fn an_address_returns_to_the_mobile_that_had_it_before() {
+    let mut west = station(1);
+    registers(&mut west, 1, at(0));
+    assert_eq!(disposition(&west, at(0)), Disposition::Deliver);
+    // Another mobile, at the other station, has the address.
+    let other = Message {
+        mobile: KeyId(8),
+        ..status(1, 2, Role::Forwarding, 0)
+    };
+    receives(&mut west, EAST, other, at(1));
+    assert_eq!(disposition(&west, at(1)), Disposition::Elsewhere);
+    registers(&mut west, 2, at(2));
+    assert_eq!(disposition(&west, at(2)), Disposition::Deliver);
+}
+
+#[test]
 fn a_claim_with_a_lower_epoch_changes_nothing_and_is_contradicted() {
     let mut west = station(1);
     registers(&mut west, 7, at(0));

@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use holdfast_core::keep::{Answers, Mode, PacketFlow};
 
@@ -13,11 +14,13 @@ use crate::datapath::monotonic_ns;
 use crate::mobile_path::tests::hostile;
 use crate::netns::available_or_skip;
 use crate::tun::LayerKind;
+use crate::virtual_kernel::goes_on_in_virtual_time;
 
 /// TCX_NEXT.
 const NEXT: i32 = -1;
 /// TCX_REDIRECT.
 const REDIRECT: i32 = 7;
+const HOUR_NS: u64 = 3_600_000_000_000;
 const SEED: u64 = 0x1234_5678_9abc_def0;
 
 struct Loaded {
@@ -45,7 +48,7 @@ impl Loaded {
         .unwrap();
         let table = PeerTable::map(&programs, SEED, peers).unwrap();
         let loaded = Self { programs, table };
-        loaded.beat(monotonic_ns() + 3_600_000_000_000);
+        loaded.beat(monotonic_ns() + HOUR_NS);
         loaded
     }
 
@@ -166,25 +169,28 @@ fn a_silent_peers_packets_are_taken_until_all_that_were_taken_are_finished() {
         }
         let peer = loaded.table.find(ends[1]).unwrap();
         let second_ago = monotonic_ns() - 1_000_000_000;
-        let seen_ago = |ago_ns| loaded.table.word(peer, SEEN_NS).store(ago_ns, Relaxed);
-        let waited_for = |ago_ns| loaded.table.word(peer, WAITED_NS).store(ago_ns, Relaxed);
+        let seen_at = |at_ns| loaded.table.word(peer, SEEN_NS).store(at_ns, Relaxed);
+        let waited_since = |at_ns| loaded.table.word(peer, WAITED_NS).store(at_ns, Relaxed);
         // A peer that gets no packets is not waited for, however long it was not seen.
-        seen_ago(second_ago - 1);
+        seen_at(second_ago - 1);
         for _ in 0..2 {
             assert_eq!(loaded.run("link_egress", &one_way), NEXT);
         }
         assert_eq!(loaded.table.seen_and_waited_for_ns(peer).1, 0);
-        seen_ago(monotonic_ns() - 20_000_000);
+        // Seen lately, however long the test takes.
+        let in_an_hour = monotonic_ns() + HOUR_NS;
+        seen_at(in_an_hour);
         assert_eq!(loaded.run("link_egress", &down), NEXT);
-        let (seen, waited) = loaded.table.seen_and_waited_for_ns(peer);
-        assert!(waited > seen, "it is waited for now");
+        let waited = loaded.table.seen_and_waited_for_ns(peer).1;
+        assert!(waited > 0, "it is waited for now");
+        seen_at(second_ago - 1);
+        waited_since(in_an_hour);
         assert_eq!(
             loaded.run("link_egress", &down),
             NEXT,
             "for too short a time"
         );
-        seen_ago(second_ago - 1);
-        waited_for(second_ago);
+        waited_since(second_ago);
         assert_eq!(loaded.run("link_egress", &down), REDIRECT);
         assert_eq!(
             loaded.run("link_egress", &one_way),
@@ -207,6 +213,7 @@ fn a_silent_peers_packets_are_taken_until_all_that_were_taken_are_finished() {
             "one is not finished"
         );
         loaded.table.finish(peer, 2);
+        seen_at(in_an_hour);
         assert_eq!(loaded.run("link_egress", &down), NEXT);
         assert!(!loaded.table.is_draining(peer) && !loaded.table.is_taking(peer));
         assert_eq!(loaded.table.unfinished(peer), 0);
@@ -217,8 +224,8 @@ fn a_silent_peers_packets_are_taken_until_all_that_were_taken_are_finished() {
         loaded.table.resume(peer);
         assert_eq!(loaded.run("link_egress", &down), NEXT);
         // The first try after a pause may be the only one.
-        waited_for(0);
-        seen_ago(monotonic_ns() - 3_000_000_000);
+        waited_since(0);
+        seen_at(monotonic_ns() - 3_000_000_000);
         assert_eq!(loaded.run("link_egress", &one_way), NEXT);
         assert_eq!(loaded.run("link_egress", &down), REDIRECT);
         // Without a daemon nothing is taken.
@@ -226,6 +233,23 @@ fn a_silent_peers_packets_are_taken_until_all_that_were_taken_are_finished() {
         loaded.beat(0);
         assert_eq!(loaded.run("link_egress", &down), NEXT);
         assert_eq!(loaded.counted("passed_stale_heartbeat"), 1);
+    }
+}
+
+#[test]
+fn a_peer_is_silent_after_its_longest_gap_and_some_more() {
+    if !goes_on_in_virtual_time() {
+        return;
+    }
+    let loaded = Loaded::new(Peers::ByAddress);
+    let (down, up) = (packet(V4, 17, &PORTS), answer(V4, 17, &PORTS));
+    for _ in 0..32 {
+        loaded.run("link_ingress", &up);
+    }
+    // 5/4 of the 100 ms that a new peer starts with, and 50 ms.
+    for (wait_ms, expected) in [(20, NEXT), (150, NEXT), (50, REDIRECT)] {
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        assert_eq!(loaded.run("link_egress", &down), expected, "{wait_ms} ms");
     }
 }
 

@@ -38,8 +38,8 @@ type Mac = [u8; 6];
 ///
 /// Three for each flow that is served at one event, and one at its first repetition.
 const FRAMES_MAX: usize = 4 * FLOWS_SERVED_MAX;
-/// The thread's owner waits this long for what is due.
-const LEAVES_WITHIN: Duration = Duration::from_millis(300);
+/// So often what is due finds no room before it stays unsent: a third of a second.
+const TRIES_AT_THE_END: usize = 8;
 /// A route of the kernel is valid for this time, or until the kernel reports a change.
 const VALID_FOR: Duration = Duration::from_millis(20);
 /// Limit of routes in use.
@@ -158,23 +158,24 @@ impl Follower {
         }
     }
 
-    fn transmit(&mut self) {
+    /// Whether there was room.
+    fn transmit(&mut self) -> bool {
         let frames = &self.frames;
         let send = |frame: &[u8], is_v4| frames.send(frame, is_v4);
-        self.waiting.transmit(Instant::now(), send);
+        self.waiting.transmit(Instant::now(), send)
     }
 
-    /// What is due leaves before the thread does.
+    /// What is due leaves before the thread does, however late the thread is, if there is room.
     fn leave(&mut self) {
-        let end = Instant::now() + LEAVES_WITHIN;
-        loop {
-            self.transmit();
-            match self.waiting.poll_timeout() {
-                Some(at) if at < end => {
-                    std::thread::sleep(at.saturating_duration_since(Instant::now()));
-                }
-                _ => return,
+        let mut tries = TRIES_AT_THE_END;
+        while tries > 0 {
+            if !self.transmit() {
+                tries -= 1;
             }
+            let Some(at) = self.waiting.poll_timeout() else {
+                return;
+            };
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
         }
     }
 

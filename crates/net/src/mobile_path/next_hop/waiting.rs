@@ -141,15 +141,15 @@ impl Waiting {
             .filter(|_| self.frames.iter().any(Frame::is_due))
     }
 
-    /// Sends what may leave now, by `send`, which also gets whether it is IPv4.
+    /// Sends what may leave now, by `send`, which also gets whether it is IPv4. Whether there was room.
     pub(super) fn transmit(
         &mut self,
         now: Instant,
         mut send: impl FnMut(&[u8], bool) -> io::Result<()>,
-    ) {
+    ) -> bool {
         self.forget_old(now);
         if !self.frames.iter().any(Frame::is_due) {
-            return;
+            return true;
         }
         if self.next_at.is_none_or(|at| at <= now) {
             self.room = BURST;
@@ -182,6 +182,7 @@ impl Waiting {
         } else if leave > 0 {
             self.full_pause = FULL_PAUSE;
         }
+        !finds_none
     }
 
     fn forget_old(&mut self, now: Instant) {
