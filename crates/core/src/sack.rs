@@ -23,7 +23,8 @@ impl Scoreboard {
     /// Bytes `left..right` are at the MH. True if that is news of some of them.
     ///
     /// A range that cannot be put in order with the others changes nothing.
-    pub(crate) fn add(&mut self, mut left: SeqNum, mut right: SeqNum) -> bool {
+    #[inline]
+    pub(crate) fn add(&mut self, left: SeqNum, right: SeqNum) -> bool {
         if !self.can_order(left, right) {
             return false;
         }
@@ -32,6 +33,11 @@ impl Scoreboard {
             last.1 = right;
             return true;
         }
+        self.merge(left, right)
+    }
+
+    /// Adds a range that is in order with the others, and may overlap some.
+    fn merge(&mut self, mut left: SeqNum, mut right: SeqNum) -> bool {
         let from = self.ranges.partition_point(|range| range.1.before(left));
         let to = self
             .ranges
@@ -52,6 +58,7 @@ impl Scoreboard {
 
     /// With `left..right` all ranges lie on one half of the circle: there, and only there,
     /// "before" is an order.
+    #[inline]
     fn can_order(&self, left: SeqNum, right: SeqNum) -> bool {
         let (first, last) = match (self.ranges.first(), self.ranges.last()) {
             (Some(first), Some(last)) => (first.0.min(left), last.1),
@@ -68,7 +75,10 @@ impl Scoreboard {
         if self.ranges.is_empty() {
             return;
         }
-        self.ranges.drain(..self.first_beyond(una));
+        let acknowledged = self.first_beyond(una);
+        if acknowledged > 0 {
+            self.ranges.drain(..acknowledged);
+        }
         match self.ranges.first_mut() {
             Some(first) => first.0 = first.0.max(una),
             None => self.ranges.shrink_to(KEPT_RANGES_MAX),
@@ -81,8 +91,13 @@ impl Scoreboard {
         self.ranges.shrink_to(KEPT_RANGES_MAX);
     }
 
-    /// The index of the first range that ends beyond `seq`, which is on one half of the circle with all ranges.
+    /// The index of the first range that ends beyond `seq`, which is on one half of the circle with all ranges. Mostly it
+    /// is the first one of all.
+    #[inline]
     fn first_beyond(&self, seq: SeqNum) -> usize {
+        if self.ranges.first().is_none_or(|range| range.1.after(seq)) {
+            return 0;
+        }
         let is_before = |range: &(SeqNum, SeqNum)| range.1.at_or_before(seq);
         self.ranges.partition_point(is_before)
     }

@@ -3,6 +3,7 @@
 //! last. From that and from what the MH reports follows what is lost (RFC 8985's idea on
 //! one hop).
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use holdfast_wire::{Instant, SeqNum};
@@ -58,6 +59,21 @@ impl Arrivals {
         if newer {
             *slot = Some(new);
         }
+    }
+
+    /// What was `sent` has arrived at `now`, up to `end`; `least` as in [`Transmissions::arrived`].
+    #[inline]
+    fn add(&mut self, sent: &Transmission, end: SeqNum, least: Duration, now: Instant) {
+        let twice = sent.retransmissions > 0 || sent.by_fh;
+        if twice && now.saturating_since(sent.at) < least {
+            return;
+        }
+        let slot = if sent.ahead {
+            &mut self.ahead
+        } else {
+            &mut self.ordinary
+        };
+        Self::note(slot, (sent.at, sent.end.min(end)));
     }
 
     /// When the newest of what has arrived went out.
@@ -148,6 +164,7 @@ impl Transmissions {
     }
 
     /// `seq..end` goes out at `now`.
+    #[inline]
     pub(crate) fn note(&mut self, seq: SeqNum, end: SeqNum, sender: Sender, now: Instant) {
         if sender != Sender::GatewayAhead {
             self.newest = Some(now);
@@ -205,6 +222,7 @@ impl Transmissions {
     }
 
     /// The FH sends new data behind all ranges.
+    #[inline]
     fn append(&mut self, seq: SeqNum, end: SeqNum, now: Instant) {
         if self.ranges.len() < RANGES_MAX && seq.before(end) {
             self.ranges.push_back(Transmission {
@@ -246,7 +264,31 @@ impl Transmissions {
         self.give_back_room(CAPACITY_KEPT);
     }
 
+    /// Everything before `una` has arrived: adds what that shows, as [`Self::arrived`] does, and forgets it.
+    #[inline]
+    pub(crate) fn take_arrived(
+        &mut self,
+        una: SeqNum,
+        least: Duration,
+        now: Instant,
+        arrivals: &mut Arrivals,
+    ) {
+        while let Some(first) = self
+            .ranges
+            .front_mut()
+            .filter(|first| first.seq.before(una))
+        {
+            arrivals.add(first, una, least, now);
+            if first.end.after(una) {
+                first.seq = una;
+                return;
+            }
+            self.ranges.pop_front();
+        }
+    }
+
     /// With nothing under way, room for more than `kept` ranges is given back.
+    #[inline]
     pub(crate) fn give_back_room(&mut self, kept: usize) {
         if self.ranges.is_empty() && self.ranges.capacity() > kept {
             self.ranges = VecDeque::new();
@@ -283,7 +325,7 @@ impl Transmissions {
         &self,
         seq: SeqNum,
         end: SeqNum,
-        least: core::time::Duration,
+        least: Duration,
         now: Instant,
         arrivals: &mut Arrivals,
     ) {
@@ -292,16 +334,7 @@ impl Transmissions {
             if !sent.seq.before(end) {
                 break;
             }
-            let twice = sent.retransmissions > 0 || sent.by_fh;
-            if twice && now.saturating_since(sent.at) < least {
-                continue;
-            }
-            let slot = if sent.ahead {
-                &mut arrivals.ahead
-            } else {
-                &mut arrivals.ordinary
-            };
-            Arrivals::note(slot, (sent.at, sent.end.min(end)));
+            arrivals.add(sent, end, least, now);
         }
     }
 }
@@ -422,6 +455,36 @@ mod tests {
         assert_eq!(overtaken(ordinary, &sent), [100, 200]);
         // Too soon to be an answer to it.
         assert_eq!(arrived(&sent, 0, 100, 25), Arrivals::default());
+    }
+
+    #[test]
+    fn an_ack_shows_what_has_arrived_before_it_and_leaves_the_rest() {
+        let at = Instant::from_millis;
+        let mut sent = Transmissions::default();
+        for n in 0..4 {
+            let left = seq(100 * n);
+            sent.note(left, left + 100, Sender::Fh, at(u64::from(n)));
+        }
+        sent.note(seq(100), seq(200), Sender::GatewayAhead, at(9));
+        let least = Duration::from_millis(10);
+        for (now, una) in [
+            (12, 0),
+            (12, 1),
+            (12, 100),
+            (12, 150),
+            (19, 150),
+            (19, 200),
+            (19, 333),
+            (19, 400),
+        ] {
+            let (mut shown, mut expected) = (Arrivals::default(), Arrivals::default());
+            let (mut rest, mut after) = (sent.clone(), sent.clone());
+            rest.take_arrived(seq(una), least, at(now), &mut shown);
+            after.arrived(seq(0), seq(una), least, at(now), &mut expected);
+            after.purge(seq(una));
+            assert_eq!(shown, expected, "{una} at {now}");
+            assert_eq!(ranges(&rest), ranges(&after), "{una} at {now}");
+        }
     }
 
     /// What random notes leave is, byte by byte, what a table of single bytes has.

@@ -72,6 +72,7 @@ impl Wired {
 
     /// `seq..end` goes to the FH at `now`; a gap from `from` up to it counts as sent with
     /// it, until it is filled.
+    #[inline]
     pub(super) fn note_sent(&mut self, from: SeqNum, seq: SeqNum, end: SeqNum, now: Instant) {
         if self.sent.len() < SENT_RANGES_MAX {
             self.sent.note(from.min(seq), end, Sender::Fh, now);
@@ -79,10 +80,10 @@ impl Wired {
     }
 
     /// The FH has everything before `ack`.
-    fn advance(&mut self, una: SeqNum, ack: SeqNum, now: Instant) {
+    #[inline]
+    fn advance(&mut self, ack: SeqNum, now: Instant) {
         let least = self.rtt.least().unwrap_or_default();
-        self.sent.arrived(una, ack, least, now, &mut self.arrivals);
-        self.sent.purge(ack);
+        self.sent.take_arrived(ack, least, now, &mut self.arrivals);
         self.sent.give_back_room(SENT_ROOM_KEPT);
         self.reported.purge(ack);
         (self.dup_acks, self.timeouts) = (0, 0);
@@ -127,7 +128,7 @@ pub(super) fn on_fh_segment<P: Payload>(
     let same_window = wired.window.replace(segment.window) == Some(segment.window);
     let reported = wired.reported.bytes_before(nxt);
     if ack.after(una) {
-        wired.advance(una, ack, cx.now);
+        wired.advance(ack, cx.now);
     }
     let reports = wired.take_reports(segment, nxt, cx.now);
     let arrived_bytes =
