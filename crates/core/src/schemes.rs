@@ -178,7 +178,7 @@ pub(crate) trait FlowScheme<P: Payload> {
     fn on_timeout(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
 
     /// When a timer of the scheme expires next.
-    fn next_timeout(&self, flow: &Flow<P>) -> Option<Instant> {
+    fn next_timeout(&self, flow: &Flow<P>, settings: &Settings) -> Option<Instant> {
         None
     }
 

@@ -299,7 +299,8 @@ impl<P: Payload> Gateway<P> {
             .uploads
             .as_ref()
             .and_then(|uploads| uploads.next_timeout());
-        let deadline = earliest([flow.retransmit_at, wake_up, scheme.get().next_timeout(flow)]);
+        let of_scheme = scheme.get().next_timeout(flow, &self.settings);
+        let deadline = earliest([flow.retransmit_at, wake_up, of_scheme]);
         self.timers
             .schedule(Subject::Flow(flow_id), &mut flow.scheduled, deadline);
     }

@@ -50,9 +50,12 @@ impl<P: Payload> Gateway<P> {
         turn.follow_upload(flow_id, segment, payload);
         let is_back = turn.learn_of_link(segment, &outcome, is_first_copy);
         let verdict = turn.answer_mh_segment(segment, payload, &outcome);
-        let verdict_on_return =
-            turn.scheme
-                .verdict_on_return(turn.flow, segment, verdict, turn.settings);
+        let verdict_on_return = if is_back {
+            let (scheme, settings) = (&*turn.scheme, turn.settings);
+            scheme.verdict_on_return(turn.flow, segment, verdict, settings)
+        } else {
+            verdict
+        };
         self.close_if_done(flow_id, actions);
         if was_mute {
             self.count_in_flight(flow_id);

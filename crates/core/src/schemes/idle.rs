@@ -25,12 +25,12 @@ impl<P: Payload> AnyScheme<P> {
     pub(crate) fn pack(&self, flow: &Flow<P>) -> Option<IdleScheme> {
         Some(match self {
             Self::Hold(_) => IdleScheme::Hold,
-            Self::Auto(snoop) => snoop.is_idle(flow).then_some(IdleScheme::Auto)?,
+            Self::Auto(snoop) => snoop.is_idle().then_some(IdleScheme::Auto)?,
             Self::Observe(_) => IdleScheme::Observe,
             Self::MtcpPlus(plus) => IdleScheme::MtcpPlus(plus.pack()?),
             Self::Mtcp2007(mtcp) => IdleScheme::Mtcp2007(mtcp.pack()?),
             Self::Mtcp(mtcp) => IdleScheme::Mtcp(Box::new(mtcp.pack(flow)?)),
-            Self::Snoop(snoop) => snoop.is_idle(flow).then_some(IdleScheme::Snoop)?,
+            Self::Snoop(snoop) => snoop.is_idle().then_some(IdleScheme::Snoop)?,
         })
     }
 

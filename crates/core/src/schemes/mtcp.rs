@@ -321,7 +321,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
         m_tcp::send(self, flow, cx);
     }
 
-    fn next_timeout(&self, flow: &Flow<P>) -> Option<Instant> {
+    fn next_timeout(&self, flow: &Flow<P>, _settings: &Settings) -> Option<Instant> {
         if !flow.has_own_sender {
             return self.opening.as_ref().and_then(|opening| opening.again_at);
         }

@@ -23,7 +23,7 @@ use super::mtcp_plus::{IdleMtcpPlus, MtcpPlus, serves};
 use super::{Context, FlowScheme};
 use crate::cache::Insertion;
 use crate::flow::{AckOutcome, Flow};
-use crate::{Payload, Verdict};
+use crate::{Payload, Settings, Verdict};
 
 /// The SH of one flow: as that of M-TCP+, but for when it acknowledges what.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,8 +120,8 @@ impl<P: Payload> FlowScheme<P> for Mtcp2007 {
         self.0.on_timeout(flow, cx);
     }
 
-    fn next_timeout(&self, flow: &Flow<P>) -> Option<Instant> {
-        self.0.next_timeout(flow)
+    fn next_timeout(&self, flow: &Flow<P>, settings: &Settings) -> Option<Instant> {
+        self.0.next_timeout(flow, settings)
     }
 
     fn state(&self, flow: &Flow<P>) -> Option<&'static str> {

@@ -31,7 +31,7 @@ use super::{Context, FlowScheme};
 use crate::cache::Insertion;
 use crate::flow::{AckOutcome, Flow, Stage};
 use crate::timers::earliest;
-use crate::{Action, Payload, Verdict};
+use crate::{Action, Payload, Settings, Verdict};
 
 /// The ACK that opens the window is repeated so often at most until the FH sends
 /// something new: it may be lost, and a persist timer is long (RFC 9293, 3.8.6.1).
@@ -277,7 +277,7 @@ impl<P: Payload> FlowScheme<P> for MtcpPlus {
         }
     }
 
-    fn next_timeout(&self, _flow: &Flow<P>) -> Option<Instant> {
+    fn next_timeout(&self, _flow: &Flow<P>, _settings: &Settings) -> Option<Instant> {
         let timers = [self.reopen_at, self.acknowledge_at];
         earliest(timers)
     }

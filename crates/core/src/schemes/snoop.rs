@@ -107,10 +107,19 @@ impl<P: Payload> Snoop<P> {
         flow.ack_shown = self.uplink.ack_shown();
     }
 
+    /// The earliest of all timers.
+    fn deadline(&self) -> Option<Instant> {
+        let uplink = self.uplink.deadline();
+        let [round_trip, persist] = self.dup_acks.deadlines();
+        let [lost, probe] = self.reports.deadlines();
+        let [requested, late] = self.fh_report.deadlines();
+        earliest([round_trip, persist, lost, probe, requested, late, uplink])
+    }
+
     /// Nothing is kept, withheld or waited for. What was measured comes anew from a few packets.
-    pub(super) fn is_idle(&self, flow: &Flow<P>) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         let has_nothing = self.uplink.is_empty() && self.uplink.ack_shown().is_none();
-        has_nothing && self.next_timeout(flow).is_none()
+        has_nothing && self.deadline().is_none()
     }
 
     /// What is on its way is sent anew, or not known any more: nothing is hidden, waited for
@@ -159,6 +168,58 @@ impl<P: Payload> Snoop<P> {
         if let Some(least) = cx.rtt().least() {
             self.radio.on_arrived(rtt.saturating_sub(least), cx.now);
         }
+    }
+
+    /// What of a segment of the MH reaches the FH, where losses are hidden from it.
+    fn hide_losses(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        outcome: &AckOutcome,
+        cx: &mut Context<'_, P>,
+    ) -> Verdict {
+        let sanitised = sanitised(segment, flow, cx);
+        let segment = sanitised.as_ref().unwrap_or(segment);
+        self.sample_round_trips(outcome, cx);
+        self.sample_queues(outcome, cx);
+        self.fh_report.on_acked(flow.fh.una);
+        self.radio.on_acked(flow.fh.una);
+        // A block that fits; others change nothing.
+        self.sack_seen |= !flow.sacked.is_empty();
+        // Data of the MH without a new ACK shows nothing about the FH's data.
+        let is_answer = outcome.acked > 0 || outcome.arrived_bytes > 0 || segment.is_empty();
+        // An older ACK's window ends below its nominal edge.
+        let newest = segment.ack == flow.fh.una;
+        let window = self.window;
+        let same_window = window == Some(segment.window);
+        if newest {
+            self.window = Some(segment.window);
+        }
+        let speaks = !segment.is_empty() || segment.flags.has(Flags::ECE);
+        // An FH that probes a closed window must get the answer.
+        let closed = segment.window == 0;
+        let duplicate = same_window && !closed && !speaks && outcome.acked == 0;
+        let is_today = cx.settings.snoop.set == SnoopSet::Today;
+        let verdict = if is_today && speaks_sack(self, flow) {
+            reports::on_ack(self, flow, segment, outcome, duplicate, window, cx)
+        } else {
+            dup_acks::on_ack(self, flow, segment, outcome, duplicate, window, cx)
+        };
+        dup_acks::arm_persist(self, flow, cx);
+        reports::await_answer(self, flow, is_answer, cx);
+        let verdict = if speaks {
+            passes(verdict)
+        } else {
+            fh_report::with_echo(self, flow, segment, verdict, cx)
+        };
+        if flow.is_done() {
+            // Nothing that waits is left when the flow is closed.
+            fh_report::release(self, flow, cx);
+        }
+        if verdict != Verdict::Suppress {
+            self.fixed_half.on_mh_segment_sent(segment, cx.now);
+        }
+        verdict
     }
 
     /// The wait for an ACK of a retransmission (section 4).
@@ -270,48 +331,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
             auto::on_mh_segment(self, flow, segment, outcome, cx);
             return Verdict::Forward;
         }
-        let sanitised = sanitised(segment, flow, cx);
-        let segment = sanitised.as_ref().unwrap_or(segment);
-        self.sample_round_trips(outcome, cx);
-        self.sample_queues(outcome, cx);
-        self.fh_report.on_acked(flow.fh.una);
-        self.radio.on_acked(flow.fh.una);
-        // A block that fits; others change nothing.
-        self.sack_seen |= !flow.sacked.is_empty();
-        // Data of the MH without a new ACK shows nothing about the FH's data.
-        let is_answer = outcome.acked > 0 || outcome.arrived_bytes > 0 || segment.is_empty();
-        // An older ACK's window ends below its nominal edge.
-        let newest = segment.ack == flow.fh.una;
-        let window = self.window;
-        let same_window = window == Some(segment.window);
-        if newest {
-            self.window = Some(segment.window);
-        }
-        let speaks = !segment.is_empty() || segment.flags.has(Flags::ECE);
-        // An FH that probes a closed window must get the answer.
-        let closed = segment.window == 0;
-        let duplicate = same_window && !closed && !speaks && outcome.acked == 0;
-        let is_today = cx.settings.snoop.set == SnoopSet::Today;
-        let verdict = if is_today && speaks_sack(self, flow) {
-            reports::on_ack(self, flow, segment, outcome, duplicate, window, cx)
-        } else {
-            dup_acks::on_ack(self, flow, segment, outcome, duplicate, window, cx)
-        };
-        dup_acks::arm_persist(self, flow, cx);
-        reports::await_answer(self, flow, is_answer, cx);
-        let verdict = if speaks {
-            passes(verdict)
-        } else {
-            fh_report::with_echo(self, flow, segment, verdict, cx)
-        };
-        if flow.is_done() {
-            // Nothing that waits is left when the flow is closed.
-            fh_report::release(self, flow, cx);
-        }
-        if verdict != Verdict::Suppress {
-            self.fixed_half.on_mh_segment_sent(segment, cx.now);
-        }
-        verdict
+        self.hide_losses(flow, segment, outcome, cx)
     }
 
     /// Handles the timers that are due. While the MH is away nothing is repaired, and what is in flight
@@ -377,12 +397,14 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         }
     }
 
-    fn next_timeout(&self, _flow: &Flow<P>) -> Option<Instant> {
-        let uplink = self.uplink.deadline();
-        let [round_trip, persist] = self.dup_acks.deadlines();
-        let [lost, probe] = self.reports.deadlines();
-        let [requested, late] = self.fh_report.deadlines();
-        earliest([round_trip, persist, lost, probe, requested, late, uplink])
+    fn next_timeout(&self, _flow: &Flow<P>, settings: &Settings) -> Option<Instant> {
+        if !expects_changing_rates(settings) {
+            return self.deadline();
+        }
+        // Nothing is hidden from the FH, and nothing reported to the MH.
+        let deadline = earliest(self.reports.deadlines());
+        debug_assert_eq!(deadline, self.deadline(), "another timer runs");
+        deadline
     }
 
     fn on_rewind(&mut self) {

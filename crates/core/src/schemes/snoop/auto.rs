@@ -55,6 +55,7 @@ impl OwnLosses {
 }
 
 /// Handles a segment of the MH. It is forwarded unchanged, unless it shows link up.
+#[inline]
 pub(super) fn on_mh_segment<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -62,15 +63,26 @@ pub(super) fn on_mh_segment<P: Payload>(
     outcome: &AckOutcome,
     cx: &mut Context<'_, P>,
 ) {
-    snoop.sample_round_trips(outcome, cx);
+    snoop.fixed_half.on_mh_segment_sent(segment, cx.now);
     if segment.ack == flow.fh.una {
         snoop.window = Some(segment.window);
     }
-    if outcome.acked == 0 && flow.fh.max == flow.fh.una {
-        // Mostly an upload. No data of the FH is on its way, so no hole is known and no timer runs.
-        snoop.fixed_half.on_mh_segment_sent(segment, cx.now);
-        return;
+    // Mostly an upload. No data of the FH is on its way: no round trip is timed, no hole is known, no timer runs.
+    let is_upload = outcome.acked == 0 && !flow.has_unacknowledged();
+    if !is_upload {
+        follow_downlink(snoop, flow, segment, outcome, cx);
     }
+}
+
+/// What the segment shows of the FH's data. What the radio has lost of them is retransmitted.
+fn follow_downlink<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    outcome: &AckOutcome,
+    cx: &mut Context<'_, P>,
+) {
+    snoop.sample_round_trips(outcome, cx);
     // Without SACK nothing shows whether a queue has overflowed.
     snoop.sack_seen |= !flow.sacked.is_empty();
     if speaks_sack(snoop, flow) {
@@ -90,7 +102,6 @@ pub(super) fn on_mh_segment<P: Payload>(
     // Data of the MH without a new ACK shows nothing about the FH's data.
     let is_answer = outcome.acked > 0 || outcome.arrived_bytes > 0 || segment.is_empty();
     reports::await_answer(snoop, flow, is_answer, cx);
-    snoop.fixed_half.on_mh_segment_sent(segment, cx.now);
 }
 
 /// A hole that was not there before is the radio's or the FH's own.

@@ -22,6 +22,7 @@ pub(crate) struct Echo {
 impl Echo {
     /// A segment with these timestamps passes at `now`: its echo is waited for, if no other
     /// is and nothing before had the same one.
+    #[inline]
     pub(crate) fn ask(&mut self, timestamps: Option<Timestamps>, now: Instant) {
         let Some(Timestamps { tsval, .. }) = timestamps else {
             return;
@@ -48,6 +49,7 @@ impl Echo {
     }
 
     /// Handles a segment of the other end. Returns the round trip if it has the echo.
+    #[inline]
     pub(crate) fn take(
         &mut self,
         timestamps: Option<Timestamps>,

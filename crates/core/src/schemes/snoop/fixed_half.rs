@@ -29,11 +29,13 @@ pub(super) struct FixedHalf {
 
 impl FixedHalf {
     /// A segment of the MH is sent to the FH.
+    #[inline]
     pub(super) fn on_mh_segment_sent(&mut self, segment: &Segment, now: Instant) {
         self.echo.ask(segment.options.timestamps, now);
     }
 
     /// A segment of the FH.
+    #[inline]
     pub(super) fn on_fh_segment(&mut self, segment: &Segment, now: Instant) {
         // An FH that had nothing to send has made it long.
         if let Some(rtt) = self.echo.take(segment.options.timestamps, now) {
