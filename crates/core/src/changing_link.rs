@@ -251,7 +251,8 @@ fn time_on_link(bytes: u64, bytes_per_s: u64) -> Duration {
     Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / bytes_per_s.max(1))
 }
 
-const fn nanos(duration: Duration) -> u64 {
+/// What the packet path compares.
+pub(crate) const fn nanos(duration: Duration) -> u64 {
     duration.as_nanos() as u64
 }
 

@@ -215,13 +215,6 @@ impl<P: Payload> Uplink<P> {
         self.cache.holds(seq) && (self.has_named(seq) || self.has_named(seq + 1))
     }
 
-    /// From now on the FH's ACKs pass, until they are past everything that was named.
-    fn show(&mut self) {
-        self.withheld_since = None;
-        self.trusted_from = self.passed.highest();
-        self.shown = self.trusted_from.is_some();
-    }
-
     fn withheld_until(&self) -> Option<Instant> {
         let wired = self.wired.rtt.srtt().unwrap_or_default();
         self.withheld_since
@@ -229,14 +222,17 @@ impl<P: Payload> Uplink<P> {
     }
 
     /// The FH has everything before `una`.
+    #[inline]
     fn advance(&mut self, una: SeqNum) {
         self.una = Some(una);
-        self.cache.purge(una);
         self.passed.purge(una);
         self.named.purge(una);
-        self.gaps.retain(|gap| gap.end.after(una));
-        if self.gaps.is_empty() {
-            (self.quiet_at, self.report_at) = (None, None);
+        if !self.cache.is_empty() {
+            self.cache.purge(una);
+        }
+        if !self.gaps.is_empty() {
+            self.gaps.retain(|gap| gap.end.after(una));
+            self.wait_for_no_gap();
         }
         self.trusted_from = self.trusted_from.filter(|from| from.after(una));
         self.shown &= self.trusted_from.is_some();
@@ -253,20 +249,27 @@ impl<P: Payload> Uplink<P> {
             }
             open
         });
+        self.wait_for_no_gap();
+    }
+
+    /// Without a gap no timer runs for a report.
+    fn wait_for_no_gap(&mut self) {
         if self.gaps.is_empty() {
             (self.quiet_at, self.report_at) = (None, None);
         }
     }
 
-    /// Takes in where a data segment lies. True if it brings something new and was noted.
-    fn note_passed(&mut self, seq: SeqNum, end: SeqNum, packets: u32, tsval: Option<u32>) -> bool {
-        let Some(una) = self.una else {
-            return false;
-        };
-        let highest = self.passed.highest().unwrap_or(una).max(una);
-        let is_new = self.passed.next_missing(seq).0.before(end);
+    /// Takes in where a data segment lies; `highest`: up to where data have passed. True if it brings something new
+    /// and was noted.
+    fn note_passed(
+        &mut self,
+        (seq, end): (SeqNum, SeqNum),
+        highest: SeqNum,
+        packets: u32,
+        tsval: Option<u32>,
+    ) -> bool {
         let gap = seq.after(highest);
-        if !is_new || (gap && self.gaps.len() >= GAPS_MAX) || !self.passed.add(seq, end) {
+        if (gap && self.gaps.len() >= GAPS_MAX) || !self.passed.add(seq, end) {
             return false;
         }
         if gap {
@@ -279,16 +282,21 @@ impl<P: Payload> Uplink<P> {
                 due: false,
                 reported_at: None,
             });
+        } else if seq.before(highest) {
+            self.forget_filled();
         }
         self.packets = self.packets.wrapping_add(packets);
+        self.quiet_at = None;
         true
     }
 
-    /// Gaps with `threshold` packets beyond them are due.
-    fn find_due(&mut self, threshold: u32) {
-        let packets = self.packets;
-        for gap in &mut self.gaps {
-            gap.due |= packets.wrapping_sub(gap.packets) >= threshold;
+    /// A gap that opens while the MH's own queue is long is its overload.
+    fn judge_newest_gap(&mut self, cx: &mut Context<'_, P>) {
+        let is_congested = self.congested_until.is_some_and(|until| cx.now < until);
+        if let (Some(gap), true) = (self.gaps.last_mut(), is_congested) {
+            gap.is_overload = true;
+            cx.counters.congested_uplink += u64::from(self.trusted_from.is_none());
+            self.trusted_from = self.passed.highest();
         }
     }
 
@@ -299,11 +307,15 @@ impl<P: Payload> Uplink<P> {
     }
 
     /// The echo of what was let through.
+    #[inline]
     fn take_echo(&mut self, segment: &Segment, now: Instant) {
-        let silent_since = self.received_at.replace(now).max(self.echo.waits_since());
-        let silence = silent_since.map(|since| now.saturating_since(since));
-        if self.may_be_idle && silence.is_some_and(|silence| silence > self.silence_max()) {
-            self.echo.forget();
+        let received_at = self.received_at.replace(now);
+        if self.may_be_idle {
+            let silent_since = received_at.max(self.echo.waits_since());
+            let silence = silent_since.map(|since| now.saturating_since(since));
+            if silence.is_some_and(|silence| silence > self.silence_max()) {
+                self.echo.forget();
+            }
         }
         if let Some(rtt) = self.echo.take(segment.options.timestamps, now) {
             self.rtt.sample(rtt);
@@ -325,16 +337,15 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     if flow.stage != Stage::Open {
         return;
     }
-    let from_start = flow.fh_has_acknowledged_nothing();
-    let fh_ack = flow.fh.ack;
     let uplink = &mut snoop.uplink;
     if uplink.rest.take().is_some() {
         uplink.wired.rtt = *snoop.fixed_half.rtt();
     }
     uplink.take_echo(segment, cx.now);
     let una = *uplink.una.get_or_insert_with(|| {
+        let fh_ack = flow.fh.ack;
         uplink.acked = fh_ack;
-        if !from_start && segment.seq.after(fh_ack) {
+        if segment.seq.after(fh_ack) && !flow.fh_has_acknowledged_nothing() {
             // Has passed by before this gateway was there.
             uplink.passed.add(fh_ack, segment.seq);
         }
@@ -351,7 +362,9 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
         let wait = cx.settings.snoop.nack_wait;
         snoop.uplink.quiet_at.get_or_insert(cx.now + wait);
     }
-    report(snoop, flow, cx);
+    if reports_holes(&cx.settings.snoop) {
+        report(snoop, flow, cx);
+    }
 }
 
 /// What of `seq..end` is new is noted and kept.
@@ -364,42 +377,20 @@ fn take_data<P: Payload>(
     room: usize,
     cx: &mut Context<'_, P>,
 ) {
-    let settings = &cx.settings.snoop;
-    let are_reported = flow.fh.sack && reports_holes(settings);
+    let are_reported = flow.fh.sack && reports_holes(&cx.settings.snoop);
     let uplink = &mut snoop.uplink;
     let una = uplink.una.unwrap_or(seq);
     let highest = uplink.passed.highest().unwrap_or(una).max(una);
     let packets = segment.payload_len.div_ceil(payload.segment_len().max(1));
     uplink.note_own_overload(cx);
     let tsval = segment.options.timestamps.map(|mh| mh.tsval);
-    let is_new = uplink.note_passed(seq, end, packets.max(1), tsval);
+    let is_new = uplink.note_passed((seq, end), highest, packets.max(1), tsval);
     uplink.repeats = 0;
-    if is_new {
-        uplink.forget_filled();
-        if are_reported {
-            uplink.find_due(settings.nack_threshold_packets);
-        }
-        let opened = uplink.gaps.last_mut().filter(|gap| gap.end == seq);
-        let congested = uplink.congested_until.is_some_and(|until| cx.now < until);
-        if let (Some(gap), true) = (opened, congested && seq.after(highest)) {
-            gap.is_overload = true;
-            cx.counters.congested_uplink += u64::from(uplink.trusted_from.is_none());
-            uplink.trusted_from = uplink.passed.highest();
-        }
-        let waits = are_reported && !uplink.gaps.is_empty();
-        uplink.quiet_at = waits.then(|| cx.now + settings.nack_wait);
+    if is_new && seq.after(highest) {
+        uplink.judge_newest_gap(cx);
     }
-    if uplink.cache.contradicts(segment, payload) {
-        cx.counters.implausible += 1;
-    }
-    if is_new && are_reported && Flow::may_cache(segment, payload) {
-        let bytes_free = room.min(flow.bytes_free_of_flow(cx.settings));
-        let entries_max = cx.settings.flow_cache_entries_max;
-        let entries_max = entries_max.saturating_sub(flow.cache.entries());
-        // At a limit it is not kept, and so not named.
-        let _: Insertion = uplink
-            .cache
-            .insert(segment, payload, una, bytes_free, entries_max);
+    if are_reported {
+        uplink.cache_for_report(flow, segment, payload, is_new, room, cx);
     }
     // Where holes are reported, what is not kept is not named.
     if !are_reported || uplink.cache.holds(seq) {
@@ -436,16 +427,9 @@ pub(in crate::schemes) fn on_fh_segment<P: Payload>(
     snoop.uplink.rest = None;
     wired::on_fh_segment(snoop, flow, segment, cx);
     let uplink = &mut snoop.uplink;
-    let bare = is_bare(segment, mh_nxt);
-    let within = segment.ack.after(uplink.acked) && uplink.has_named(segment.ack);
-    let late = uplink.withheld_until().is_some_and(|until| until <= cx.now);
-    if within && bare && !uplink.shown && !late {
-        uplink.withheld_since.get_or_insert(cx.now);
+    let reports = reports_holes(&cx.settings.snoop);
+    if reports && uplink.withholds(segment, mh_nxt, cx.now) {
         return true;
-    }
-    uplink.withheld_since = None;
-    if within {
-        uplink.show();
     }
     uplink.acked = uplink.acked.max(segment.ack);
     if !segment.is_empty() {
@@ -457,12 +441,13 @@ pub(in crate::schemes) fn on_fh_segment<P: Payload>(
             uplink.may_be_idle = segment.ack == mh_nxt;
         }
     }
-    let undone =
-        cx.settings.snoop.set == SnoopSet::Today && undo::sends_undo(snoop, flow, segment, cx);
+    if !reports {
+        return !uplink.undo.is_idle() && undo::sends_undo(snoop, flow, segment, cx);
+    }
     if segment.ack.after(una) {
         report(snoop, flow, cx);
     }
-    undone
+    false
 }
 
 /// Something may be due.

@@ -10,9 +10,11 @@
 
 use core::time::Duration;
 
-use holdfast_wire::{Instant, SackBlocks, SeqNum};
+use holdfast_wire::{Instant, SackBlocks, Segment, SeqNum};
 
-use super::{Context, Flow, Gap, Payload, Snoop, SnoopSet, SnoopSettings, Uplink, wired};
+use super::{
+    Context, Flow, Gap, Insertion, Payload, Snoop, SnoopSet, SnoopSettings, Uplink, is_bare, wired,
+};
 
 /// SACK blocks in a report: with timestamps no more fit (RFC 2018, 3).
 const BLOCKS: usize = 3;
@@ -22,6 +24,47 @@ const REPORTS_AT_ONCE: usize = 4;
 const REPEATS_MAX: u32 = 8;
 
 impl<P: Payload> Uplink<P> {
+    /// A data segment that a report may name is cached, and gaps below it may be due. `is_new`: it brings something
+    /// new; `room`: bytes that the cache has left for its mobile.
+    pub(super) fn cache_for_report(
+        &mut self,
+        flow: &Flow<P>,
+        segment: &Segment,
+        payload: &P,
+        is_new: bool,
+        room: usize,
+        cx: &mut Context<'_, P>,
+    ) {
+        if self.cache.contradicts(segment, payload) {
+            cx.counters.implausible += 1;
+        }
+        if !is_new {
+            return;
+        }
+        let settings = cx.settings;
+        self.find_due(settings.snoop.nack_threshold_packets);
+        let waits = !self.gaps.is_empty();
+        self.quiet_at = waits.then(|| cx.now + settings.snoop.nack_wait);
+        if Flow::may_cache(segment, payload) {
+            let una = self.una.unwrap_or(segment.seq);
+            let bytes_free = room.min(flow.bytes_free_of_flow(settings));
+            let entries_max = settings.flow_cache_entries_max;
+            let entries_max = entries_max.saturating_sub(flow.cache.entries());
+            // At a limit it is not kept, and so not named.
+            let _: Insertion = self
+                .cache
+                .insert(segment, payload, una, bytes_free, entries_max);
+        }
+    }
+
+    /// Gaps with `threshold` packets beyond them are due.
+    fn find_due(&mut self, threshold: u32) {
+        let packets = self.packets;
+        for gap in &mut self.gaps {
+            gap.due |= packets.wrapping_sub(gap.packets) >= threshold;
+        }
+    }
+
     /// All that a report may name, in order: what the FH has or what is kept, up to the
     /// first gap that is not due and the first range that is not kept. Empty if nothing of
     /// it lies beyond a gap.
@@ -60,6 +103,28 @@ impl<P: Payload> Uplink<P> {
         }
     }
 
+    /// From now on the FH's ACKs pass, until they are past everything that was named.
+    pub(super) fn show(&mut self) {
+        self.withheld_since = None;
+        self.trusted_from = self.passed.highest();
+        self.shown = self.trusted_from.is_some();
+    }
+
+    /// An ACK of the FH that ends within a named range goes no further, until it is too late for that.
+    pub(super) fn withholds(&mut self, segment: &Segment, mh_nxt: SeqNum, now: Instant) -> bool {
+        let within = segment.ack.after(self.acked) && self.has_named(segment.ack);
+        let late = self.withheld_until().is_some_and(|until| until <= now);
+        if within && is_bare(segment, mh_nxt) && !self.shown && !late {
+            self.withheld_since.get_or_insert(now);
+            return true;
+        }
+        self.withheld_since = None;
+        if within {
+            self.show();
+        }
+        false
+    }
+
     /// The wait between two reports of the same: a round trip of the wireless half.
     fn repeat_wait<Q: Payload>(&self, cx: &Context<'_, Q>) -> Duration {
         let estimator = [&self.rtt, cx.rtt()]
@@ -89,15 +154,12 @@ pub(super) fn reports_holes(settings: &SnoopSettings) -> bool {
     settings.set == SnoopSet::Paper1995
 }
 
-/// Reports what is due, if it is time, and finds out when it will be next.
+/// Reports what is due, if it is time, and finds out when it will be next. Only where [`reports_holes`].
 pub(super) fn report<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     cx: &mut Context<'_, P>,
 ) {
-    if !reports_holes(&cx.settings.snoop) {
-        return;
-    }
     let uplink = &mut snoop.uplink;
     uplink.report_at = None;
     let Some(una) = uplink.una else {

@@ -13,6 +13,7 @@
 use holdfast_wire::{Segment, SeqNum};
 
 use super::{Context, Flow, GAPS_MAX, Gap, Payload, QUEUE_MIN, Snoop, SnoopSet, Uplink, is_bare};
+use crate::changing_link::nanos;
 
 /// Holes of the wireless half that were filled and that the FH has not acknowledged.
 #[derive(Clone, Debug, Default)]
@@ -68,8 +69,8 @@ impl<P: Payload> Uplink<P> {
             return;
         };
         // A flow that began behind a queue has measured no round trip without it.
-        let least = least.min(cx.handshake_rtt().unwrap_or(least));
-        let is_long = newest.saturating_sub(least) > least.max(QUEUE_MIN);
+        let least = nanos(least).min(cx.handshake_rtt().map_or(u64::MAX, nanos));
+        let is_long = nanos(newest).saturating_sub(least) > least.max(nanos(QUEUE_MIN));
         if is_long && cx.settings.snoop.set == SnoopSet::Today {
             let wired = self.wired.rtt.srtt().unwrap_or_default();
             self.congested_until = Some(cx.now + newest + wired);
@@ -94,7 +95,6 @@ pub(super) fn sends_undo<P: Payload>(
     if congested.is_some_and(|to| to.at_or_before(segment.ack)) {
         snoop.uplink.undo.congested_to = None;
     }
-    let bare = is_bare(segment, flow.mh.nxt);
     let uplink = &mut snoop.uplink;
     let Some(earliest) = uplink.undo.take(segment.ack) else {
         return false;
@@ -103,6 +103,7 @@ pub(super) fn sends_undo<P: Payload>(
         .options
         .timestamps
         .is_some_and(|fh| is_before(earliest, fh.tsecr));
+    let bare = is_bare(segment, flow.mh.nxt);
     if !later || !bare || congested.is_some() || uplink.wired.is_repairing() {
         return false;
     }

@@ -10,7 +10,7 @@ use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
 use super::{
     Action, Arrivals, DUP_THRESH, Flow, Payload, RttEstimator, Scoreboard, Sender, Snoop,
-    Transmissions, Uplink, has_bad_blocks,
+    Transmissions, Uplink, has_bad_blocks, reports_holes,
 };
 use crate::cache::Piece;
 use crate::flow::Transmission;
@@ -91,6 +91,11 @@ impl Wired {
         self.recover = self.recover.filter(|recover| recover.after(ack));
     }
 
+    /// The FH reports that it lacks something. It may be on its way yet.
+    fn reports_loss(&self) -> bool {
+        !self.reported.is_empty() || self.dup_acks >= DUP_THRESH
+    }
+
     /// Takes in the blocks of the FH that lie between its ACK and `nxt`. True if any does.
     fn take_reports(&mut self, segment: &Segment, nxt: SeqNum, now: Instant) -> bool {
         let least = self.rtt.least().unwrap_or_default();
@@ -114,6 +119,7 @@ impl Wired {
 }
 
 /// Handles what a segment of the FH acknowledges and reports of the MH's bytes.
+#[inline]
 pub(super) fn on_fh_segment<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -130,7 +136,7 @@ pub(super) fn on_fh_segment<P: Payload>(
     if ack.after(una) {
         wired.advance(ack, cx.now);
     }
-    let reports = wired.take_reports(segment, nxt, cx.now);
+    let reports = !segment.options.sack.is_empty() && wired.take_reports(segment, nxt, cx.now);
     let arrived_bytes =
         (ack.distance_from(una) + wired.reported.bytes_before(nxt)).saturating_sub(reported);
     cx.counters.implausible += u64::from(has_bad_blocks(segment, nxt));
@@ -148,11 +154,17 @@ pub(super) fn on_fh_segment<P: Payload>(
         }
     }
     let uplink = &mut snoop.uplink;
-    if let (true, Some(highest)) = (uplink.lacks_what_passed(cx.now), uplink.passed.highest()) {
+    if uplink.wired.reports_loss()
+        && uplink.lacks_what_passed(cx.now)
+        && let Some(highest) = uplink.passed.highest()
+    {
         uplink.undo.note_congestion(highest);
     }
-    resend_lost(snoop, flow, arrived_bytes, cx);
-    arm(snoop, cx);
+    // Only what a report has named is retransmitted.
+    if reports_holes(&cx.settings.snoop) {
+        resend_lost(snoop, flow, arrived_bytes, cx);
+        arm(snoop, cx);
+    }
 }
 
 impl<P: Payload> Uplink<P> {
@@ -207,6 +219,7 @@ pub(super) fn on_timeout<P: Payload>(
 }
 
 /// The first segment that the FH lacks, if a report has named it.
+#[cold]
 fn resend_first<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let uplink = &snoop.uplink;
     let Some(una) = uplink.una.filter(|una| uplink.answers_for(*una)) else {
@@ -224,6 +237,7 @@ fn resend_first<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx: &mut C
 /// What was named, was overtaken on its way, and lies DupThresh segments below what the FH
 /// has reported. As much goes out as has arrived, and one segment more: what is lost on the
 /// wired half was too much for it.
+#[cold]
 fn resend_lost<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
