@@ -5,7 +5,7 @@
     docs/recordings/bench.py core [SCHEME...]         the core: 96 cells, without a gateway and with `auto`
     docs/recordings/bench.py uploads [SCHEME...]      48 cells of uploads, plain and with `keep` and `auto` on the mobile
     docs/recordings/bench.py draw COUNT SEED [SCHEME...]    COUNT cells of the whole product, drawn from SEED
-    docs/recordings/bench.py tables RESULTS.jsonl...  the tables of results that are there
+    docs/recordings/bench.py tables RESULTS.jsonl...  the tables of results that are there; of draws also draw-SEED-others
 
 HOLDFAST names the program (target/release/holdfast), HOLDFAST_TRACES the folder of the recordings.
 Results, scenario, tables and pictures go to target/recordings. A bench that was stopped goes on
@@ -225,7 +225,9 @@ def without_gateway(name, cells, seed):
     missing = [
         (of_other_outages(cell), file)
         for cell, file in cells
-        if any(results.floods(cell, scheme) for scheme in others) and of_other_outages(cell) not in results.bases
+        if cell in results.bases
+        and of_other_outages(cell) not in results.bases
+        and any(results.floods(cell, scheme) for scheme in others if scheme in results.cells[cell])
     ]
     return [carry_out(f"{name}-others", missing, seed, [BASE])] if missing else []
 

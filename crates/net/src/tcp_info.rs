@@ -114,7 +114,7 @@ mod tests {
         assert!((5001..=5002).contains(&info.bytes_acked), "{info:?}");
         assert!(info.rtt_us > 0, "{info:?}");
         assert!(info.snd_wnd > 1000 && info.snd_mss > 500, "{info:?}");
-        // On a busy machine an ACK may be late: then it is retransmitted, and the window is smaller.
+        // On a busy machine an ACK may be late: then the data is retransmitted, and the window is smaller.
         let is_as_at_first = info.snd_cwnd >= 2 && info.snd_ssthresh.is_none();
         assert!(is_as_at_first || info.bytes_retrans > 0, "{info:?}");
         assert!((1..1000).contains(&info.snd_cwnd), "{info:?}");

@@ -230,7 +230,7 @@ fn a_deadline_that_is_not_renewed_opens_what_another_process_has_closed() {
         let sent = TcpInfo::of(&download.ends[1]).unwrap().bytes_sent;
         let deadline = monotonic_ns() + 100_000_000;
         maps.set_orders_until(Clock::from_nanos(deadline));
-        // The FH probes, and the MH's own window leaves. What the FH had sent before needs none.
+        // The FH probes, and the MH's own window leaves. What the FH sent before needs no open window.
         await_that("it goes on by itself", || {
             download.bytes() > sent + 1_000_000
         });

@@ -264,7 +264,7 @@ impl Transmissions {
         self.give_back_room(CAPACITY_KEPT);
     }
 
-    /// Everything before `una` has arrived: adds what that shows, as [`Self::arrived`] does, and forgets it.
+    /// Everything before `una` has arrived: adds what that shows, as [`Self::arrived`] does, and forgets those ranges.
     #[inline]
     pub(crate) fn take_arrived(
         &mut self,

@@ -299,8 +299,8 @@ impl<P: Payload> Gateway<P> {
             .uploads
             .as_ref()
             .and_then(|uploads| uploads.next_timeout());
-        let of_scheme = scheme.get().next_timeout(flow, &self.settings);
-        let deadline = earliest([flow.retransmit_at, wake_up, of_scheme]);
+        let scheme_timeout = scheme.get().next_timeout(flow, &self.settings);
+        let deadline = earliest([flow.retransmit_at, wake_up, scheme_timeout]);
         self.timers
             .schedule(Subject::Flow(flow_id), &mut flow.scheduled, deadline);
     }

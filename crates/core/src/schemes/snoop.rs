@@ -398,7 +398,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
     }
 
     fn next_timeout(&self, _flow: &Flow<P>, settings: &Settings) -> Option<Instant> {
-        if !expects_changing_rates(settings) {
+        if !expects_changing_rates(settings) || uplink::reports_holes(&settings.snoop) {
             return self.deadline();
         }
         // Nothing is hidden from the FH, and nothing reported to the MH.

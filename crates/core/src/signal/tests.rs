@@ -500,6 +500,27 @@ fn a_down_is_sent_three_times_and_then_only_as_keepalive() {
 }
 
 #[test]
+fn a_keepalive_does_not_change_since_when_the_link_is_up_or_down() {
+    let mut pair = Pair::settled();
+    for is_up in [true, false] {
+        pair.now += Duration::from_secs(3);
+        if !is_up {
+            pair.mobile.link_down(pair.now);
+            pair.settle();
+        }
+        let id = key(1).id();
+        let before = pair.gateway.view(id).expect("settled").clone();
+        for _ in 0..3 {
+            pair.now = pair.mobile.poll_timeout();
+            assert_eq!(pair.settle(), []);
+        }
+        let view = pair.gateway.view(id).expect("settled");
+        assert!(view.received > before.received, "a keepalive was received");
+        assert_eq!(view.since, before.since);
+    }
+}
+
+#[test]
 fn an_up_in_doubt_stays_an_up_when_addresses_change() {
     let mut pair = Pair::settled();
     pair.mobile.link_down(pair.now);

@@ -29,7 +29,7 @@ fn load(kind: LayerKind) -> Programs {
 
 fn load_with(kind: LayerKind, copies: Option<[u32; 2]>) -> Programs {
     let settings = ProgramSettings {
-        heartbeat_max_age_ns: 200_000_000,
+        heartbeat_max_age_ns: HEARTBEAT_AGE_MAX.as_nanos() as u64,
         wireless_ifindex: 1,
         down_ifindex: 2,
         up_ifindex: 3,
@@ -72,14 +72,19 @@ fn hostile_packets_are_taken_or_passed_as_they_came_and_all_pass_without_a_daemo
         for kind in [LayerKind::Ethernet, LayerKind::RawIp] {
             let programs = load(kind);
             for lives in [true, false] {
-                let at = monotonic_ns() + 3_600_000_000_000;
-                beat(&programs, if lives { at } else { 0 });
+                let in_an_hour = monotonic_ns() + 3_600_000_000_000;
+                let too_old = monotonic_ns() - HEARTBEAT_AGE_MAX.as_nanos() as u64 - 1;
+                beat(&programs, if lives { in_an_hour } else { too_old });
                 run_all(&programs, lives);
             }
+            // A daemon that has ended.
+            beat(&programs, 0);
+            run_all(&programs, false);
             if kind == LayerKind::Ethernet {
                 assert!(counted(&programs, "taken_downlink") > 1_000);
                 assert!(counted(&programs, "taken_uplink") > 1_000);
                 assert!(counted(&programs, "passed_fragment") > 10);
+                assert!(counted(&programs, "passed_stale_heartbeat") > 1_000);
             }
         }
     });

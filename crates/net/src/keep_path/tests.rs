@@ -10,7 +10,7 @@ use holdfast_core::keep::{Answers, Mode, PacketFlow};
 use super::peers::{SEEN_NS, WAITED_NS};
 use super::*;
 use crate::bpf::{Programs, run_once};
-use crate::datapath::monotonic_ns;
+use crate::datapath::{HEARTBEAT_AGE_MAX, monotonic_ns};
 use crate::mobile_path::tests::hostile;
 use crate::netns::available_or_skip;
 use crate::tun::LayerKind;
@@ -36,7 +36,7 @@ impl Loaded {
 
     fn of(peers: Peers, protocols: Protocols) -> Self {
         let programs = ProgramSettings {
-            heartbeat_max_age_ns: 200_000_000,
+            heartbeat_max_age_ns: HEARTBEAT_AGE_MAX.as_nanos() as u64,
             seed: SEED,
             link_ifindex: 1,
             device_ifindex: 2,
@@ -228,11 +228,13 @@ fn a_silent_peers_packets_are_taken_until_all_that_were_taken_are_finished() {
         seen_at(monotonic_ns() - 3_000_000_000);
         assert_eq!(loaded.run("link_egress", &one_way), NEXT);
         assert_eq!(loaded.run("link_egress", &down), REDIRECT);
-        // Without a daemon nothing is taken.
+        // Without a daemon nothing is taken, nor while it hangs.
         loaded.table.set_mode(peer, Mode::Take);
-        loaded.beat(0);
-        assert_eq!(loaded.run("link_egress", &down), NEXT);
-        assert_eq!(loaded.counted("passed_stale_heartbeat"), 1);
+        for beat_ns in [0, monotonic_ns() - HEARTBEAT_AGE_MAX.as_nanos() as u64 - 1] {
+            loaded.beat(beat_ns);
+            assert_eq!(loaded.run("link_egress", &down), NEXT);
+        }
+        assert_eq!(loaded.counted("passed_stale_heartbeat"), 2);
     }
 }
 

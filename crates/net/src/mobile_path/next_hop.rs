@@ -38,7 +38,7 @@ type Mac = [u8; 6];
 ///
 /// Three for each flow that is served at one event, and one at its first repetition.
 const FRAMES_MAX: usize = 4 * FLOWS_SERVED_MAX;
-/// So often what is due finds no room before it stays unsent: a third of a second.
+/// After this number of tries without room the rest stays unsent: a quarter to half a second.
 const TRIES_AT_THE_END: usize = 8;
 /// A route of the kernel is valid for this time, or until the kernel reports a change.
 const VALID_FOR: Duration = Duration::from_millis(20);
@@ -168,11 +168,11 @@ impl Follower {
     /// What is due leaves before the thread does, however late the thread is, if there is room.
     fn leave(&mut self) {
         let mut tries = TRIES_AT_THE_END;
-        while tries > 0 {
+        loop {
             if !self.transmit() {
                 tries -= 1;
             }
-            let Some(at) = self.waiting.poll_timeout() else {
+            let Some(at) = self.waiting.poll_timeout().filter(|_| tries > 0) else {
                 return;
             };
             std::thread::sleep(at.saturating_duration_since(Instant::now()));

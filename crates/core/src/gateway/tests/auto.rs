@@ -659,3 +659,23 @@ fn what_is_lost_after_an_overflow_is_judged_when_the_fh_has_retransmitted_the_fi
     let repaired = [first, second, last].map(|answer| answer.lines.len());
     assert_eq!(repaired, [0; 3]);
 }
+
+#[test]
+fn the_last_segment_is_probed_for_although_the_mh_uploads() {
+    let mut bench = bench_with(settings(Scheme::Auto));
+    let una = with_sack(&mut bench);
+    bench.forward(una, 4);
+    bench.wait(10);
+    // Of four segments the last two are lost.
+    let ack = una + 2 * LEN;
+    bench.up(ack);
+    let mut sent = Vec::new();
+    for number in 0..60 {
+        let mut data = bench.mh_segment(ack);
+        (data.seq, data.payload_len) = (SeqNum::new(5001 + number * 100), 100);
+        sent.extend(bench.put(data).lines);
+        sent.extend(bench.wait(1));
+    }
+    let last = format!("DATA {}..", ack + LEN);
+    assert!(sent.iter().any(|line| line.starts_with(&last)), "{sent:?}");
+}

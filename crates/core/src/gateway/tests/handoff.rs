@@ -14,7 +14,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
 use super::agenda::Agenda;
-use super::bench::{LEN, bench, lines, not_adopted, settings, suppressed};
+use super::bench::{LEN, bench, lines, not_adopted, passed, settings, suppressed};
 use super::dice::Dice;
 use super::host::Host;
 use crate::MtcpSetUp::{Early, LockStep};
@@ -268,6 +268,24 @@ fn a_flow_that_another_station_knew_is_adopted_and_counted_once() {
         assert_eq!(is_adopted, is_new);
         assert_eq!(east.counter("flows_adopted"), 1);
     }
+}
+
+/// The state came late: both ends have gone on here.
+#[test]
+fn an_older_state_from_another_station_does_not_replace_what_is_known_here() {
+    let [mut west, mut east] = [(); 2].map(|()| bench(Scheme::Hold));
+    west.forward(1, 1);
+    let mut actions = Vec::new();
+    let states = west.gateway.export(&[MH.address], west.now, &mut actions);
+    east.forward(1, 3);
+    assert_eq!(east.up(2001), passed());
+    let now = east.now;
+    assert!(!east.gateway.adopt(&states[0], None, now, &mut actions));
+    // Nothing is sent again, and new data pass.
+    east.forward(3001, 1);
+    assert_eq!(east.wait(20), [""; 0]);
+    assert_eq!(east.up(4001), passed());
+    assert_eq!(east.cached(), 0);
 }
 
 #[test]

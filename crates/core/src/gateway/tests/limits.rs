@@ -7,7 +7,7 @@ use holdfast_wire::{Flags, PacketTooBig, Segment, SeqNum};
 use super::bench::{
     Bench, LEN, bench, bench_with, lines, not_adopted, passed, settings, suppressed,
 };
-use crate::gateway::deadlines::SWEEP_SLOTS;
+use crate::gateway::deadlines::{STALE_MAX, SWEEP_SLOTS};
 use crate::testing::{FH, MH, Packet};
 use crate::{Action, Scheme, Settings, Stage};
 
@@ -636,4 +636,34 @@ fn of_two_equally_large_mobiles_the_one_whose_flows_came_first_makes_room() {
         }
     }
     assert_eq!(begin(10, 700), [1, 2, 3, 1]);
+}
+
+/// The FHs of many connections may give up while the MH is away.
+#[test]
+fn flows_that_end_in_an_outage_do_not_stay_in_the_queue_for_link_up() {
+    for count in [300, 301] {
+        let mut bench = bench(Scheme::Hold);
+        let ports = bench.mh_port + 1..=bench.mh_port + count;
+        for port in ports.clone() {
+            bench.mh_port = port;
+            bench.shake_hands(0, 5000);
+            assert!(bench.up(1).forwarded);
+        }
+        bench.link_down();
+        for port in ports {
+            bench.mh_port = port;
+            assert_eq!(bench.down(1, LEN), suppressed(&[]));
+            let mut reset = bench.fh_segment(1001, 0);
+            reset.flags = Flags::RST;
+            bench.put(reset);
+        }
+        let waiting = |bench: &Bench| {
+            let mobile = bench.gateway.mobiles.iter().next();
+            mobile.expect("a mobile").waiting.len()
+        };
+        assert_eq!(waiting(&bench), usize::from(count));
+        bench.wait(120_000);
+        assert_eq!(bench.gateway.flows().count(), 1);
+        assert!(waiting(&bench) <= 2 + STALE_MAX, "{}", waiting(&bench));
+    }
 }

@@ -140,3 +140,34 @@ fn what_is_too_old_is_not_sent() {
     assert_eq!(edge.take_sent(), [1, 3]);
     assert_eq!(keeper.counters().expired, 1);
 }
+
+/// Three quarters of the memory are for flows whose packets are answered.
+#[test]
+fn a_peer_gets_four_fifths_of_what_is_left_and_the_next_peer_four_fifths_of_the_rest() {
+    let settings = KeepSettings {
+        bytes_max: 16 << 20,
+        peer_bytes_max: 16 << 20,
+        peer_flows_max: 1 << 20,
+        ..KeepSettings::default()
+    };
+    let (mut keeper, mut edge) = (Keeper::new(settings), Noted::default());
+    let mut left = settings.bytes_max / 4 * 3;
+    for peer in [PeerId(1), PeerId(2)] {
+        keeper.handle_link(peer, LinkEvent::Down, LinkSource::Signal, at(0), &mut edge);
+        for number in 0..8_000 {
+            let arrival = Arrival {
+                peer,
+                ..packet(flow(number, TCP), number, Answers::Many)
+            };
+            keeper.take(arrival, true, at(1), &mut edge);
+        }
+        let view = keeper.peers().find(|view| view.peer == peer);
+        let bytes = view.expect("it is away").bytes;
+        let share = left / 5 * 4;
+        assert!(
+            (share - 2_304..=share).contains(&bytes),
+            "{bytes} of {left}"
+        );
+        left -= bytes;
+    }
+}

@@ -51,7 +51,8 @@ mod rest;
 mod undo;
 mod wired;
 
-use report::{report, reports_holes};
+use report::report;
+pub(super) use report::reports_holes;
 pub(in crate::schemes) use rest::{passes_at_rest_to_fh, passes_at_rest_to_mh};
 use undo::Undo;
 use wired::Wired;
@@ -232,7 +233,7 @@ impl<P: Payload> Uplink<P> {
         }
         if !self.gaps.is_empty() {
             self.gaps.retain(|gap| gap.end.after(una));
-            self.wait_for_no_gap();
+            self.stop_timers_without_gap();
         }
         self.trusted_from = self.trusted_from.filter(|from| from.after(una));
         self.shown &= self.trusted_from.is_some();
@@ -249,18 +250,18 @@ impl<P: Payload> Uplink<P> {
             }
             open
         });
-        self.wait_for_no_gap();
+        self.stop_timers_without_gap();
     }
 
     /// Without a gap no timer runs for a report.
-    fn wait_for_no_gap(&mut self) {
+    fn stop_timers_without_gap(&mut self) {
         if self.gaps.is_empty() {
             (self.quiet_at, self.report_at) = (None, None);
         }
     }
 
     /// Takes in where a data segment lies; `highest`: up to where data have passed. True if it brings something new
-    /// and was noted.
+    /// and was noted: then the wait for new data ends.
     fn note_passed(
         &mut self,
         (seq, end): (SeqNum, SeqNum),

@@ -88,3 +88,18 @@ fn late_an_fh_that_lacks_no_ack_gets_one_at_link_up_only_if_its_window_is_closed
         assert_eq!(bench.state(), "split");
     }
 }
+
+#[test]
+fn late_an_fh_that_retransmits_while_the_link_is_up_keeps_its_window() {
+    let mut bench = bench_with(with(MtcpSettings {
+        slow_start: false,
+        ..MtcpSettings::today()
+    }));
+    bench.forward(1, 3);
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
+    for copy in 0..6 {
+        let lines = bench.down(1000, LEN + 1).lines;
+        assert_eq!(lines, [""; 0], "{copy}");
+    }
+    assert_eq!((bench.counter("shrinks"), bench.state()), (0, "split"));
+}

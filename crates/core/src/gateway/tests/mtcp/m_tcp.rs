@@ -312,6 +312,19 @@ fn an_ack_that_came_while_the_flow_was_frozen_is_repeated_once() {
     assert_eq!(counts(&lines, "AGAIN"), 0, "{lines:?}");
 }
 
+/// The link is down: the MH would not receive the ACK, and its sender would wait for it after the outage.
+#[test]
+fn a_late_segment_after_a_report_of_link_down_has_the_fhs_ack_repeated_at_link_up_only() {
+    let mut bench = mtcp();
+    bench.forward(1, 1);
+    bench.link_down();
+    assert_eq!(bench.down(1001, 0), passed());
+    let late = bench.up(1001).lines;
+    assert_eq!(counts(&late, "AGAIN to MH"), 0, "{late:?}");
+    let lines = bench.link_up();
+    assert_eq!(counts(&lines, "AGAIN to MH"), 1, "{lines:?}");
+}
+
 #[test]
 fn one_input_sends_64_pieces_at_most_and_the_rest_follows_a_millisecond_later() {
     let mut bench = mtcp();

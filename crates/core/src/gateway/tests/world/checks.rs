@@ -7,7 +7,7 @@ use super::World;
 use crate::flow::{Flow, Mute, Stage};
 use crate::gateway::Connection;
 use crate::gateway::deadlines::STALE_MAX;
-use crate::mobile::InFlight;
+use crate::mobile::{InFlight, Link};
 use crate::schemes::AnyScheme;
 use crate::testing::{FH, Packet};
 use crate::{Scheme, Unreachable, Verdict};
@@ -279,6 +279,10 @@ impl World {
                 );
             }
             assert!(mobile.waiting.len() <= 2 * mobile.flows.len() + STALE_MAX);
+            assert!(
+                mobile.link != Link::Up || mobile.waiting.is_empty(),
+                "a backlog waits although the link is up"
+            );
         }
     }
 }

@@ -398,3 +398,18 @@ fn no_more_flows_are_woken_at_once_than_the_limit() {
     let woken = SilentFlows::default().wake(&all, at(0));
     assert_eq!(woken.len(), FLOWS_SERVED_MAX);
 }
+
+/// The FH is not woken, and the daemon's timer does not expire again at once.
+#[test]
+fn a_probed_flow_whose_data_have_come_is_looked_at_again_20_ms_later() {
+    let mut silent_flows = two();
+    let goes_on = HostFlow {
+        data_at: Some(at(440)),
+        ..delivering(1, 440)
+    };
+    assert_eq!(silent_flows.poll_timeout(), Some(at(500)));
+    let woken = silent_flows.handle_timeout(&[goes_on, flow(2)], at(500));
+    let woken: Vec<_> = woken.iter().map(|woken| woken.key).collect();
+    assert_eq!(woken, [flow(2).key]);
+    assert_eq!(silent_flows.poll_timeout(), Some(at(520)));
+}

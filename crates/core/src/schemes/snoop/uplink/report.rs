@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The content of a report about the MH's data, and when it is sent.
+//! The content of a report about the MH's data, and when it is sent. What it names is cached, and the FH's ACKs of
+//! that are withheld.
 //!
 //! Only with `1995`: a report costs a Linux MH more than it gives (measured). The segment
 //! at its `snd.una`, which cannot be named, is retransmitted without need; the D-SACK of that makes
@@ -150,7 +151,7 @@ impl<P: Payload> Uplink<P> {
 }
 
 /// Holes in the MH's data are reported to it.
-pub(super) fn reports_holes(settings: &SnoopSettings) -> bool {
+pub(in crate::schemes::snoop) fn reports_holes(settings: &SnoopSettings) -> bool {
     settings.set == SnoopSet::Paper1995
 }
 

@@ -91,7 +91,7 @@ impl Wired {
         self.recover = self.recover.filter(|recover| recover.after(ack));
     }
 
-    /// The FH reports that it lacks something. It may be on its way yet.
+    /// The FH reports that it lacks something. The bytes may still be in flight.
     fn reports_loss(&self) -> bool {
         !self.reported.is_empty() || self.dup_acks >= DUP_THRESH
     }
@@ -237,7 +237,6 @@ fn resend_first<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx: &mut C
 /// What was named, was overtaken on its way, and lies DupThresh segments below what the FH
 /// has reported. As much goes out as has arrived, and one segment more: what is lost on the
 /// wired half was too much for it.
-#[cold]
 fn resend_lost<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,

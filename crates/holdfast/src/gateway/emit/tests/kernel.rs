@@ -138,7 +138,7 @@ fn beside_gateway<T: Send>(
         let gateway = scope.spawn(move || {
             let run = || {
                 let path = DataPath::attach(GATEWAY_IF, AttachMode::Auto).unwrap();
-                // Longer than any test: what passes untaken has other numbers, or none was to pass.
+                // Longer than any test: a packet that passes without the gateway would make the test fail.
                 path.beat(monotonic_ns() + 3_600_000_000_000);
                 taking.send(()).unwrap();
                 gateway(&path, stop_of)
