@@ -130,7 +130,12 @@ if [ $# -eq 0 ]; then
 fi
 [ $status -ne 124 ] || echo "test.sh: ended after the limit of $limit_s s" >&2
 
-left_behind="$(comm -13 <(echo "$before") <(machine_state | sort))"
+# A program that a test has ended may run for a moment more: 30 s at most.
+for _ in {1..60}; do
+    left_behind="$(comm -13 <(echo "$before") <(machine_state | sort))"
+    if [ $isolated = yes ] || [ -z "$left_behind" ]; then break; fi
+    sleep 0.5
+done
 if [ $isolated = no ] && [ -n "$left_behind" ]; then
     echo 'test.sh: new on this machine since the tests began:' >&2
     echo "$left_behind" >&2

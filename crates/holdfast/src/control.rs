@@ -24,6 +24,8 @@ mod listener;
 mod reply;
 
 pub(crate) use callers::{CALLER_WAIT, Call, Callers, IMPATIENT_WAIT};
+#[cfg(test)]
+pub(crate) use listener::leave_abandoned;
 pub(crate) use listener::{CONTROL_SOCKET_FLAG, ControlListener};
 pub(crate) use reply::{
     BucketStatus, CacheStatus, FlowStatus, FlowTableStatus, HandoffMobileStatus, HandoffStatus,
@@ -37,8 +39,8 @@ pub(crate) const REPLY_BYTES_MAX: u64 = 16 << 20;
 /// Why a report of the state `unknown` is refused.
 pub(crate) const UNKNOWN_STATE: &str = "a link goes down, up or going-down-soon";
 
-/// How long a caller waits for a daemon's answer.
-const REPLY_WAIT: Duration = Duration::from_secs(5);
+/// How long a caller waits for a daemon's answer. Longer than a test waits, as in [`CALLER_WAIT`].
+const REPLY_WAIT: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 5 });
 
 /// For clap: the state of a link, as an operator or a mobile names it.
 pub(crate) fn link_state() -> impl clap::builder::TypedValueParser<Value = LinkState> {

@@ -12,6 +12,7 @@ use std::io::{self, Write as _};
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::fstat;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
@@ -34,7 +35,7 @@ const DEFAULT_FILTER: &str = "info,netlink_packet_route=error";
 /// Before the filter of the settings, which may override it.
 const QUIET: &str = "netlink_packet_route=error";
 
-/// How long the end of the process waits for its last lines to be read.
+/// How long the end of the process waits for a reader that takes none of its last lines.
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The longest word of an error that is shown whole. A path is one.
@@ -235,8 +236,16 @@ fn print(line: &str) {
 /// Waits until all of the log is written; not for ever, as it may have no reader.
 pub(crate) fn finish() {
     if let Some(log) = LOG.get() {
-        log.writer.flush_within(LAST_LINES_WITHIN);
+        log.writer.flush_within(LAST_LINES_WITHIN, has_room);
     }
+}
+
+/// Whether standard error takes a byte: not a pipe or a terminal whose reader has stopped.
+fn has_room() -> bool {
+    let stderr = io::stderr();
+    let mut looked_at = [PollFd::new(&stderr, PollFlags::OUT)];
+    let found = poll(&mut looked_at, Some(&Timespec::default()));
+    found.is_ok_and(|count| count > 0)
 }
 
 /// The line of the log that counts lost lines.

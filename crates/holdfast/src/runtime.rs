@@ -245,8 +245,12 @@ pub(crate) fn random_bytes<const N: usize>() -> anyhow::Result<[u8; N]> {
 #[cfg(test)]
 mod tests {
     use std::fs::set_permissions;
+    use std::time::Instant;
 
     use super::*;
+
+    /// No condition is waited for longer than this.
+    const LIMIT: Duration = Duration::from_secs(60);
 
     const GATEWAY: DaemonKind = DaemonKind::Gateway;
 
@@ -282,7 +286,11 @@ mod tests {
         let path = folder.path().join(lock_name(GATEWAY, "wlan0").unwrap());
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
         drop(first);
-        take(GATEWAY, "wlan0").unwrap();
+        // A child of another test has the lock's descriptor until it executes its program.
+        let deadline = Instant::now() + LIMIT;
+        while let Err(error) = take(GATEWAY, "wlan0") {
+            assert!(Instant::now() < deadline, "{error:#}");
+        }
     }
 
     #[test]

@@ -44,8 +44,17 @@ impl Surroundings {
     }
 
     fn start(&self) -> ChildGuard {
+        self.start_with("12")
+    }
+
+    /// One that takes minutes: it is not through before it is interrupted.
+    fn start_long(&self) -> ChildGuard {
+        self.start_with("100")
+    }
+
+    fn start_with(&self, megabytes: &str) -> ChildGuard {
         let mut command = self.ns.command(env!("CARGO_BIN_EXE_holdfast"));
-        command.args(["demo", "--megabytes", "12", "--outages", "0.5"]);
+        command.args(["demo", "--megabytes", megabytes, "--outages", "0.5"]);
         let (name, value) = self.mark.split_once('=').unwrap();
         command.env("TMPDIR", self.folder.path()).env(name, value);
         command.stdin(Stdio::null());
@@ -113,6 +122,16 @@ impl Surroundings {
         })
         .unwrap();
     }
+
+    /// Waits until none of its programs runs. The kernel ends a daemon's broker after the daemon.
+    fn await_end_of_programs(&self, case: &str) {
+        let mut left = Vec::new();
+        let ended = StopFlag::default().wait_for("its programs end with it", END_LIMIT, || {
+            left = self.processes();
+            Ok(left.is_empty().then_some(()))
+        });
+        ended.unwrap_or_else(|error| panic!("{case}: {error}: {left:?}"));
+    }
 }
 
 #[test]
@@ -145,16 +164,16 @@ fn a_demo_that_is_interrupted_at_any_moment_leaves_nothing() {
         let expected =
             status.signal() == Some(signal) || [Some(130), Some(0)].contains(&status.code());
         assert!(expected, "{millis} ms: {status}");
-        assert_eq!(folder.processes(), Vec::<String>::new(), "{millis} ms");
+        folder.await_end_of_programs(&format!("{millis} ms"));
         assert_eq!(folder.left(), before, "{millis} ms");
     }
     // At its work, however fast this machine is.
-    let mut demo = folder.start();
+    let mut demo = folder.start_long();
     folder.await_programs();
     demo.signal(libc::SIGINT).unwrap();
     let status = demo.wait_at_most(END_LIMIT).unwrap().expect("it ends");
     assert_eq!(status.code(), Some(130));
-    assert_eq!(folder.processes(), Vec::<String>::new());
+    folder.await_end_of_programs("at its work");
     assert_eq!(folder.left(), before);
 }
 
@@ -166,13 +185,10 @@ fn what_a_killed_demo_leaves_the_next_one_removes() {
     };
     let before = folder.left();
     let stop = StopFlag::default();
-    let mut demo = folder.start();
+    let mut demo = folder.start_long();
     folder.await_programs();
     demo.kill().unwrap();
-    stop.wait_for("its programs end with it", END_LIMIT, || {
-        Ok(folder.processes().is_empty().then_some(()))
-    })
-    .unwrap();
+    folder.await_end_of_programs("killed");
     let left = folder.left();
     assert_eq!(left.files.len(), 1, "{left:?}");
     let mut demo = folder.start();

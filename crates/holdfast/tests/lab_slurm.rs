@@ -4,17 +4,17 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use holdfast_testbed::harness::write_script;
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 
 const SCENARIO: &str = "[transfer]\nbytes = 1000\n[wireless]\n";
 
 fn script(path: &Path, text: &str) {
-    fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(path, &format!("#!/bin/sh\n{text}\n")).unwrap();
 }
 
 /// The earlier command died, and its job goes on.

@@ -16,6 +16,7 @@ use holdfast_core::signal::{
 use holdfast_net::netns::{ChildGuard, NetNs, available_or_skip};
 use holdfast_net::rtnl::Rtnl;
 use holdfast_net::tun::{LayerKind, Tun, TunOptions};
+use holdfast_testbed::daemons::request_output;
 
 /// The deadline of each step; a busy machine needs less.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -234,22 +235,18 @@ impl World {
     }
 
     fn signal(&self, arguments: &[&str]) {
-        let status = Command::new(env!("CARGO_BIN_EXE_holdfast"))
-            .args(["mobile", "signal", "--socket"])
-            .arg(self.folder.path().join("mobile.sock"))
-            .args(arguments)
-            .status()
-            .unwrap();
-        assert!(status.success(), "{arguments:?}");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        command.args(["mobile", "signal", "--socket"]);
+        command.arg(self.folder.path().join("mobile.sock"));
+        let output = request_output(command.args(arguments)).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
 
     fn status(&self) -> serde_json::Value {
-        let output = Command::new(env!("CARGO_BIN_EXE_holdfast"))
-            .args(["status", "--json", "--socket"])
-            .arg(self.folder.path().join("mobile.sock"))
-            .output()
-            .unwrap();
-        serde_json::from_slice(&output.stdout).unwrap()
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
+        command.args(["status", "--json", "--socket"]);
+        let output = request_output(command.arg(self.folder.path().join("mobile.sock"))).unwrap();
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
     }
 }
 

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use holdfast_net::netns::{ChildGuard, NetNs, available_or_skip};
+use holdfast_testbed::harness::write_script;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
@@ -324,8 +325,7 @@ fn the_unit_is_enabled_and_started_where_systemd_runs() {
         return;
     };
     let systemctl = router.folder.path().join("systemctl");
-    fs::write(&systemctl, SYSTEMCTL).unwrap();
-    fs::set_permissions(&systemctl, fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&systemctl, SYSTEMCTL).unwrap();
     let gateway = GATEWAY.join(" ");
     let run = |before: &str, flags: &str| {
         // In a mount namespace of its own: /etc and /run are empty there.

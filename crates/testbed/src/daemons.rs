@@ -3,12 +3,13 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use holdfast_net::netns::{ChildGuard, NetNs};
@@ -230,6 +231,32 @@ impl Daemon {
             return "(no output)".into();
         }
         lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
+    }
+}
+
+/// What `holdfast` prints to standard error if a daemon did not answer in the few seconds that it waits.
+const LATE: [&str; 4] = [
+    "no answer within",
+    "closed the connection without an answer",
+    "the daemon does not read",
+    "the packet worker does not answer",
+];
+
+/// Whether this is an error of a command whose daemon was too late for it.
+fn is_late(error: &[u8]) -> bool {
+    let error = String::from_utf8_lossy(error);
+    LATE.iter().any(|part| error.contains(part))
+}
+
+/// Runs a command that sends a request to a daemon; again, if the daemon was too late for it. Any other
+/// failure is the result.
+pub fn request_output(command: &mut Command) -> io::Result<Output> {
+    let deadline = Instant::now() + ANSWER_LIMIT;
+    loop {
+        let output = command.output()?;
+        if !is_late(&output.stderr) || Instant::now() >= deadline {
+            return Ok(output);
+        }
     }
 }
 

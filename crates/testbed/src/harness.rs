@@ -8,10 +8,11 @@
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, ensure};
 use holdfast_net::netns::{NetNs, available_or_skip};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use sha2::{Digest as _, Sha256};
@@ -120,6 +121,22 @@ impl Harness {
     }
 }
 
+/// Writes an executable file. A child writes it: another test's child would inherit a descriptor of this
+/// process, and until it executes its program the file could not be executed ("Text file busy").
+pub fn write_script(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut shell = Command::new("sh");
+    shell
+        .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
+        .arg(path);
+    let mut shell = shell.stdin(Stdio::piped()).spawn()?;
+    let mut input = shell.stdin.take().context("no standard input")?;
+    input.write_all(text.as_bytes())?;
+    drop(input);
+    let status = shell.wait()?;
+    ensure!(status.success(), "{}: {status}", path.display());
+    Ok(())
+}
+
 /// A listener of `ns`.
 pub fn listen(ns: &NetNs, address: IpAddr, port: u16) -> anyhow::Result<TcpListener> {
     ns.run(|| TcpListener::bind((address, port)))?
@@ -164,15 +181,28 @@ pub fn full_pipe() -> io::Result<(PipeReader, PipeWriter)> {
 }
 
 /// Sends `bytes` seeded bytes and then FIN; returns their SHA-256.
-pub fn send_seeded(mut stream: &TcpStream, bytes: u64, seed: u64) -> io::Result<Sha256Sum> {
-    let mut content = SeededStream::new(bytes, seed);
-    let mut hash = Sha256::new();
-    while let Some(chunk) = content.next_chunk() {
+pub fn send_seeded(stream: &TcpStream, bytes: u64, seed: u64) -> io::Result<Sha256Sum> {
+    Ok(send_seeded_while(stream, bytes, seed, || true)?.1)
+}
+
+/// The same while `goes_on`; returns how many bytes it has sent, and their SHA-256.
+fn send_seeded_while(
+    mut stream: &TcpStream,
+    bytes_max: u64,
+    seed: u64,
+    goes_on: impl Fn() -> bool,
+) -> io::Result<(u64, Sha256Sum)> {
+    let mut content = SeededStream::new(bytes_max, seed);
+    let (mut bytes, mut hash) = (0, Sha256::new());
+    while goes_on()
+        && let Some(chunk) = content.next_chunk()
+    {
         hash.update(chunk);
         stream.write_all(chunk)?;
+        bytes += chunk.len() as u64;
     }
     stream.shutdown(Shutdown::Write)?;
-    Ok(hash.finalize().into())
+    Ok((bytes, hash.finalize().into()))
 }
 
 /// Reads bytes that [`send_seeded`] sent until the stream ends or breaks: how many
@@ -203,10 +233,9 @@ pub fn receive_seeded(mut stream: &TcpStream, seed: u64) -> (u64, io::Result<()>
 /// A stream of seeded bytes on its way, by two threads of its own.
 #[derive(Debug)]
 pub struct Flow {
-    sender: JoinHandle<io::Result<Sha256Sum>>,
+    sender: JoinHandle<io::Result<(u64, Sha256Sum)>>,
     receiver: JoinHandle<Received>,
     watch: DownloadWatch,
-    bytes: u64,
 }
 
 impl Flow {
@@ -223,12 +252,28 @@ impl Flow {
         seed: u64,
         watch: &DownloadWatch,
     ) -> Self {
+        let send = move || send_seeded_while(&from, bytes, seed, || true);
+        Self::start_with(send, to, watch)
+    }
+
+    /// Sends bytes of `seed` until the flag is raised: the flow is not over before its test has seen what
+    /// it waits for.
+    pub fn start_until(stop: &StopFlag, from: TcpStream, to: TcpStream, seed: u64) -> Self {
+        let stop = stop.clone();
+        let send = move || send_seeded_while(&from, u64::MAX, seed, || !stop.is_raised());
+        Self::start_with(send, to, &DownloadWatch::default())
+    }
+
+    fn start_with(
+        send: impl FnOnce() -> io::Result<(u64, Sha256Sum)> + Send + 'static,
+        to: TcpStream,
+        watch: &DownloadWatch,
+    ) -> Self {
         let receiver_watch = watch.clone();
         Self {
-            sender: thread::spawn(move || send_seeded(&from, bytes, seed)),
+            sender: thread::spawn(send),
             receiver: thread::spawn(move || receive(&to, &receiver_watch)),
             watch: watch.clone(),
-            bytes,
         }
     }
 
@@ -267,16 +312,16 @@ impl Flow {
             .sender
             .join()
             .map_err(|_| anyhow!("the sender's thread failed"))?;
-        let (bytes, arrived) = (self.bytes, received.bytes());
+        let arrived = received.bytes();
         let outcome = match sent {
             Err(error) => Err(anyhow!(error).context(format!(
-                "the sender's connection broke; {arrived} of {bytes} bytes arrived"
+                "the sender's connection broke; {arrived} bytes arrived"
             ))),
-            Ok(sent) if arrived == bytes && received.sha256 == sent => Ok(()),
-            Ok(_) if arrived == bytes => Err(anyhow!(
+            Ok(sent) if sent == (arrived, received.sha256) => Ok(()),
+            Ok((bytes, _)) if bytes == arrived => Err(anyhow!(
                 "{arrived} of {bytes} bytes arrived, and they are others"
             )),
-            Ok(_) => Err(anyhow!("{arrived} of {bytes} bytes arrived")),
+            Ok((bytes, _)) => Err(anyhow!("{arrived} of {bytes} bytes arrived")),
         };
         Ok((received, outcome))
     }

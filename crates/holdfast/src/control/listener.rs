@@ -124,6 +124,14 @@ fn unix_socket() -> Result<OwnedFd, Errno> {
     )
 }
 
+/// Leaves a socket as a daemon does that was killed. It never listened, so that a caller is refused even
+/// while another test's child has its descriptor.
+#[cfg(test)]
+pub(crate) fn leave_abandoned(path: &Path) {
+    let socket = unix_socket().expect("a socket");
+    bind(&socket, &SocketAddrUnix::new(path).expect("a path")).expect("nothing is there");
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::fs::{CWD, FileType, mknodat};
@@ -167,8 +175,7 @@ mod tests {
     fn a_socket_is_replaced_if_no_daemon_serves_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
-        // As one that was killed leaves it.
-        drop(UnixListener::bind(&path).unwrap());
+        leave_abandoned(&path);
         let listener = ControlListener::bind(&path, CONTROL_SOCKET_FLAG).unwrap();
         assert!(refusal(&path).contains("another daemon listens there"));
         // With more callers than it takes as well.

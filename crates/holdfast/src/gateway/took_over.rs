@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     /// Deadline of whatever the tests wait for.
-    const LIMIT: Duration = Duration::from_secs(8);
+    const LIMIT: Duration = Duration::from_secs(60);
 
     #[tokio::test(flavor = "current_thread")]
     async fn for_many_reports_about_one_mobile_the_program_runs_twice_and_never_in_parallel() {
@@ -92,9 +92,7 @@ mod tests {
         let shown = log.display();
         let script =
             format!("#!/bin/sh\necho begins >> {shown}\nsleep 0.2\necho ends >> {shown}\n");
-        std::fs::write(&program, script).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&program, mode).unwrap();
+        holdfast_testbed::harness::write_script(&program, &script).unwrap();
         let commands = Rc::new(TookOver::default());
         let local = tokio::task::LocalSet::new();
         let done = local.run_until(async {

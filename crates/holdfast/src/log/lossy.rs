@@ -8,7 +8,7 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -22,6 +22,9 @@ const LINES_MAX: usize = 1024;
 
 /// Time between two tries to write while the descriptor has no room.
 const RETRY: Duration = Duration::from_millis(10);
+
+/// After this number of limits the last lines are lost: a disk may hang.
+const LIMITS_MAX: u32 = 60;
 
 enum Entry {
     Line(Vec<u8>),
@@ -77,12 +80,16 @@ impl LossyWriter {
         self.send(Entry::Reason(line.as_bytes().to_vec()));
     }
 
-    /// Waits until all lines are written, for `limit` at most.
-    pub(super) fn flush_within(&self, limit: Duration) {
+    /// Waits until all lines are written, for `limit` at most if `has_room` reports that the reader takes
+    /// nothing. Otherwise the thread or the disk is only late, and it waits longer.
+    pub(super) fn flush_within(&self, limit: Duration, mut has_room: impl FnMut() -> bool) {
         let (done, is_done) = channel();
         self.send(Entry::Flush(done));
-        // After the limit the rest is lost.
-        let _ = is_done.recv_timeout(limit);
+        for _ in 0..LIMITS_MAX {
+            if is_done.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) || !has_room() {
+                break;
+            }
+        }
     }
 
     fn send(&self, entry: Entry) {
@@ -209,6 +216,8 @@ mod tests {
 
     /// Deadline of whatever the tests wait for.
     const LIMIT: Duration = Duration::from_secs(60);
+    /// The wait ends at its limit.
+    const NO_ROOM: fn() -> bool = || false;
 
     /// A line to write.
     fn write_line(writer: &mut LossyWriter, line: &str) {
@@ -251,14 +260,14 @@ mod tests {
             write_line(&mut writer, &line.to_string());
         }
         let begun = Instant::now();
-        writer.flush_within(Duration::from_millis(20));
+        writer.flush_within(Duration::from_millis(20), NO_ROOM);
         assert!(begun.elapsed() < LIMIT);
         for _ in 0..sent {
             allow.send(()).unwrap();
         }
-        writer.flush_within(LIMIT);
+        writer.flush_within(LIMIT, NO_ROOM);
         write_line(&mut writer, "again");
-        writer.flush_within(LIMIT);
+        writer.flush_within(LIMIT, NO_ROOM);
         let lines: Vec<String> = lines.try_iter().collect();
         // One that was being written, perhaps, and those in the queue.
         let kept = lines.len() - 2;
@@ -287,7 +296,7 @@ mod tests {
         for _ in 0..sent {
             allow.send(()).unwrap();
         }
-        writer.flush_within(LIMIT);
+        writer.flush_within(LIMIT, NO_ROOM);
         let (mut written, mut lost, mut notices) = (0, 0, 0);
         for line in lines.try_iter() {
             match line.strip_suffix(" lost\n") {
@@ -309,9 +318,26 @@ mod tests {
             write_line(&mut writer, &line.to_string());
         }
         let reads = thread::spawn(move || (0..LINES_MAX).for_each(|_| allow.send(()).unwrap()));
-        writer.flush_within(LIMIT);
+        writer.flush_within(LIMIT, NO_ROOM);
         assert_eq!(lines.try_iter().count(), LINES_MAX);
         reads.join().unwrap();
+    }
+
+    #[test]
+    fn a_line_that_is_only_late_is_waited_for() {
+        let (mut writer, allow, lines) = writer();
+        write_line(&mut writer, "why");
+        let mut looks = 0;
+        // The line is not written before the limit has passed some times.
+        writer.flush_within(Duration::from_millis(1), || {
+            looks += 1;
+            if looks == 5 {
+                allow.send(()).unwrap();
+            }
+            true
+        });
+        assert!(looks >= 5);
+        assert_eq!(lines.try_iter().count(), 1);
     }
 
     #[test]
@@ -324,7 +350,7 @@ mod tests {
         for _ in 0..2 * LINES_MAX {
             allow.send(()).unwrap();
         }
-        writer.flush_within(LIMIT);
+        writer.flush_within(LIMIT, NO_ROOM);
         let lines: Vec<String> = lines.try_iter().collect();
         assert!(lines[lines.len() - 2].ends_with(" lost\n"));
         assert_eq!(lines[lines.len() - 1], "why\n");
@@ -354,7 +380,7 @@ mod tests {
         for line in lines {
             write_line(&mut writer, line);
         }
-        writer.flush_within(LIMIT);
+        writer.flush_within(LIMIT, NO_ROOM);
         parts.try_iter().collect()
     }
 

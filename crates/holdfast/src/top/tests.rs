@@ -8,7 +8,7 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
-use crate::control::{CacheStatus, FlowTableStatus, StatusReply};
+use crate::control::{CacheStatus, FlowTableStatus, StatusReply, leave_abandoned};
 
 fn mobile(name: Option<&str>, last: u8, link: LinkState, delivered_bytes: u64) -> MobileStatus {
     MobileStatus {
@@ -223,7 +223,9 @@ fn a_daemon_that_restarts_is_found_again_and_its_counts_begin_anew() {
     look_at(&mut top, 0, &gateway(1, 4_000_000));
     look_at(&mut top, 1, &gateway(1, 5_000_000));
     assert_eq!(top.rates.newest("train-7 to"), Some(1e6));
-    // The listener is closed: it was killed.
+    // It was killed.
+    std::fs::remove_file(&socket).unwrap();
+    leave_abandoned(&socket);
     top.refuse(&look(&args).unwrap_err());
     let shown = screen(&mut top);
     assert!(shown[23].contains("no daemon answers"), "{}", shown[23]);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::{ChildGuard, NetNs};
-use holdfast_testbed::daemons::make_key;
+use holdfast_testbed::daemons::{make_key, request_output};
 use holdfast_testbed::harness::{Flow, Harness};
 use holdfast_testbed::link_process::{EmulatedLink, MH_IF};
 use holdfast_testbed::topology::{GATEWAY_WIRED_IF, GATEWAY_WIRELESS, MH, TopologySettings};
@@ -110,25 +110,26 @@ impl Mobile {
     }
 
     pub(super) fn counter(&self, name: &str) -> u64 {
-        let mut counted = 0;
+        let status = self.await_status();
+        status["counters"][name].as_u64().unwrap_or_default()
+    }
+
+    /// The status of a daemon that may be late.
+    pub(super) fn await_status(&self) -> serde_json::Value {
+        let mut status = None;
         await_that("the daemon answers", || {
-            let status = self.status();
-            counted = status.as_ref().map_or(0, |status| {
-                status["counters"][name].as_u64().unwrap_or_default()
-            });
+            status = self.status();
             status.is_some()
         });
-        counted
+        status.unwrap()
     }
 
     pub(super) fn signal(&self, arguments: &[&str]) {
-        let status = std::process::Command::new(HOLDFAST)
-            .args(["mobile", "signal"])
-            .args(arguments)
-            .arg("--socket")
-            .arg(&self.socket)
-            .status();
-        assert!(status.unwrap().success(), "{arguments:?}");
+        let mut command = std::process::Command::new(HOLDFAST);
+        command.args(["mobile", "signal"]).args(arguments);
+        command.arg("--socket").arg(&self.socket);
+        let output = request_output(&mut command).unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
 
     /// The same without another process, which may start slowly.

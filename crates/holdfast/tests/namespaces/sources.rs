@@ -71,14 +71,14 @@ pub(super) fn daemon_with_pipe(
 
 /// The status of a source.
 fn source(daemon: &Mobile, name: &str) -> serde_json::Value {
-    let status = daemon.status().expect("the daemon answers");
+    let status = daemon.await_status();
     let sources = status["sources"].as_array().expect("sources").clone();
     let found = sources.into_iter().find(|source| source["name"] == name);
     found.unwrap_or_default()
 }
 
 pub(super) fn link(daemon: &Mobile) -> serde_json::Value {
-    daemon.status().expect("the daemon answers")["link"].clone()
+    daemon.await_status()["link"].clone()
 }
 
 #[test]

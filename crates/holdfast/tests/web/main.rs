@@ -80,7 +80,8 @@ fn a_browser_shows_a_running_gateway_and_its_export_needs_nothing() {
         browser.await_that("document.getElementById('state')?.textContent === 'Live'");
         // Two looks make a rate.
         browser.await_that("measured.downlink.length > 1");
-        let row = format!("document.querySelector('#mobiles tbody tr').innerText.includes('{mh}')");
+        let row =
+            format!("document.querySelector('#mobiles tbody tr')?.innerText.includes('{mh}')");
         browser.await_that(&row);
         report_link(&socket, MH.v4.into(), "down").unwrap();
         browser.await_that("document.querySelector('#mobiles td .word-down') !== null");
@@ -89,7 +90,7 @@ fn a_browser_shows_a_running_gateway_and_its_export_needs_nothing() {
         take_picture(&mut browser, &format!("gateway-{width}"));
         report_link(&socket, MH.v4.into(), "up").unwrap();
         browser.await_that("document.querySelector('#mobiles td .word-up') !== null");
-        let row = row.replace("mobiles", "outages").replace("tr')", "tr')?");
+        let row = row.replace("mobiles", "outages");
         browser.await_that(&row);
         assert_eq!(browser.value(FITS), true, "{width}");
     }

@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use holdfast_net::netns::{NetNs, available_or_skip};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, socket};
 
 mod arguments;
 mod files;
@@ -105,7 +105,9 @@ fn make_files(folder: &Path) {
         .arg(path("fifo"))
         .status();
     assert!(made.unwrap().success());
-    drop(UnixListener::bind(path("sock")).unwrap());
+    // It never listened: a caller is refused even while another row's child has its descriptor.
+    let socket = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    bind(&socket, &SocketAddrUnix::new(path("sock")).unwrap()).unwrap();
     symlink(path("loop"), path("loop")).unwrap();
 }
 

@@ -167,8 +167,6 @@ fn parse(line: &str) -> Result<SourceEvent, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use tokio::sync::mpsc;
 
     use super::super::{LinkSource, Report, keep};
@@ -220,9 +218,7 @@ mod tests {
     fn run(text: &str, mut judge: impl FnMut(&SourceEvent) -> bool) {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("link-watch");
-        std::fs::write(&program, text).expect("written");
-        let rights = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(&program, rights).expect("executable");
+        holdfast_testbed::harness::write_script(&program, text).expect("written");
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build().expect("a runtime");
         runtime.block_on(async {
@@ -232,18 +228,13 @@ mod tests {
             tokio::spawn(keep(ScriptSource::new(&program, "wwan0"), reporter));
             let content = async {
                 while let Some(Report { event, .. }) = received.recv().await {
-                    // Another test's child had the file open at that moment.
-                    let is_busy = |text: &String| text.contains("Text file busy");
-                    if matches!(&event, SourceEvent::Failed(text) if is_busy(text)) {
-                        continue;
-                    }
                     if judge(&event) {
                         return;
                     }
                 }
                 panic!("no more reports");
             };
-            let limit = Duration::from_secs(20);
+            let limit = Duration::from_secs(60);
             tokio::time::timeout(limit, content).await.expect("in time");
         });
     }

@@ -53,7 +53,7 @@ impl Setup {
 }
 
 /// Waits until the status is as described.
-fn await_status(setup: &Setup, what: &str, is_so: impl Fn(&StatusReply) -> bool) {
+fn await_status(setup: &Setup, what: &str, mut is_so: impl FnMut(&StatusReply) -> bool) {
     let by = now() + Duration::from_secs(30);
     loop {
         let status = setup.status();
@@ -62,6 +62,23 @@ fn await_status(setup: &Setup, what: &str, is_so: impl Fn(&StatusReply) -> bool)
         }
         assert!(now() < by, "{what}: {status:?}");
     }
+}
+
+/// Exchanges bytes until the status is as described. What is sent while the worker is late passes it.
+fn await_in_flow(
+    setup: &Setup,
+    at_fh: &mut TcpStream,
+    at_mh: &mut TcpStream,
+    is_so: impl Fn(&StatusReply) -> bool,
+) {
+    let is_so_after = |status: &StatusReply| {
+        let is_so = is_so(status);
+        if !is_so {
+            exchange(at_fh, at_mh);
+        }
+        is_so
+    };
+    await_status(setup, "not after bytes of the flow", is_so_after);
 }
 
 fn exchange(at_fh: &mut TcpStream, at_mh: &mut TcpStream) {
@@ -135,20 +152,22 @@ fn a_flow_that_the_engine_falls_over_passes_untouched_and_others_are_followed() 
         assert_eq!(panics(&setup.status()), 0);
         // A handshake, data both ways: of each packet the engine would fall over again.
         let (mut at_fh, mut at_mh) = setup.connection(DEFECT);
+        await_in_flow(setup, &mut at_fh, &mut at_mh, |status| panics(status) > 0);
+        exchange(&mut at_fh, &mut at_mh);
         let status = setup.status();
         assert_eq!(panics(&status), 1, "{status:?}");
         assert_eq!(status.counters["worker.quarantined"], 1);
-        exchange(&mut at_fh, &mut at_mh);
-        assert_eq!(panics(&setup.status()), 1);
         // The same input from another port of the MH.
-        let _second = setup.connection(DEFECT);
+        let (mut at_fh, mut at_mh) = setup.connection(DEFECT);
+        await_in_flow(setup, &mut at_fh, &mut at_mh, |status| panics(status) > 1);
+        exchange(&mut at_fh, &mut at_mh);
         assert_eq!(panics(&setup.status()), 2);
         // The others go on, the engine meets them again.
-        exchange(&mut fine_fh, &mut fine_mh);
-        let status = setup.status();
         let is_fine = |flow: &crate::control::FlowStatus| flow.fh.port() == FINE;
-        assert!(status.flow_list.iter().any(is_fine), "{status:?}");
-        assert!(status.attached);
+        await_in_flow(setup, &mut fine_fh, &mut fine_mh, |status| {
+            status.flow_list.iter().any(is_fine)
+        });
+        assert!(setup.status().attached);
     });
 }
 
@@ -196,7 +215,10 @@ fn bytes_that_were_owed_at_a_contained_panic_end_in_a_rst_at_both_ends() {
             status.cache.owed_bytes > 0
         });
         // The engine that follows has no bytes of the cache, but the record of what is owed.
-        let _defect = setup.connection(DEFECT);
+        let (mut defect_fh, mut defect_mh) = setup.connection(DEFECT);
+        await_in_flow(setup, &mut defect_fh, &mut defect_mh, |status| {
+            panics(status) > 0
+        });
         assert_eq!(panics(&setup.status()), 1);
         load_rules(&setup.topology.mh, "delete table ip lost").unwrap();
         // It acts as soon as it has seen both ends again. The RST ends the MH's next call.

@@ -10,7 +10,7 @@ use zbus::object_server::InterfaceRef;
 use super::super::{LinkSource, Report, keep};
 use super::*;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 const PATH: &str = "/org/freedesktop/ModemManager1/Modem/3";
 const CONNECTED: i32 = STATE_CONNECTED;
 const REGISTERED: i32 = 8;
