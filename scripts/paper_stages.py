@@ -81,7 +81,7 @@ STAGES = {
     "baselines-snoop-encrypted": lab_run(5, "papers/snoop-1995/baselines-encrypted.toml", "model"),
     "baselines-mtcp-encrypted": lab_run(5, "papers/mtcp-1997/baselines-encrypted.toml", "model"),
     "handoff-state": lab_run(5, "papers/snoop-1995/handoff-state.toml", "model"),
-    "split-idle": lab_run(5, "docs/scenarios/split-idle.toml", "model"),
+    "split-idle": lab_run(5, "papers/mtcp-1997/split-idle.toml", "model"),
     "mtcp-handoff": lab_run(5, "papers/mtcp-1997/handoff.toml", "model"),
     "mtcp-opener-first": lab_run(35, OPENER_FIRST, "model"),
     "mtcp-lock-step": lab_run(25, LOCK_STEP, "model"),

@@ -36,6 +36,7 @@ mod lc_cwe;
 mod mobile;
 mod sweep;
 mod transfer;
+mod unread;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -285,6 +286,9 @@ impl Scenario {
             Ok((point, conditions))
         });
         let checked = checked.collect::<Result<Vec<_>, ScenarioError>>()?;
+        if let Some((document, error)) = unread::first(&checked) {
+            return Err(self.explain(&error, document));
+        }
         Ok(self.combinations.get_or_init(|| checked))
     }
 

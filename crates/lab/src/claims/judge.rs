@@ -85,7 +85,10 @@ impl Judge<'_> {
     /// out: there is nothing that could be alike or less.
     fn counts_empty_cases(self) -> bool {
         let is_of_means = matches!(self.0.reduce, Reduce::Mean | Reduce::Interval);
-        let is_limit = matches!(self.0.expect, Expect::AtMost { .. } | Expect::Below { .. });
+        let is_limit = matches!(
+            self.0.expect,
+            Expect::AtMost { .. } | Expect::AtLeast { .. } | Expect::Below { .. }
+        );
         self.0.compare.is_none() || (is_of_means && is_limit)
     }
 
@@ -101,6 +104,10 @@ impl Judge<'_> {
         match self.0.expect {
             Expect::AtMost { value, share } => {
                 let right = values.iter().filter(|came| **came <= value).count();
+                share_of(right, values.len() + missing, share)
+            }
+            Expect::AtLeast { value, share } => {
+                let right = values.iter().filter(|came| **came >= value).count();
                 share_of(right, values.len() + missing, share)
             }
             Expect::Below { value, share } => {
@@ -172,6 +179,7 @@ impl Judge<'_> {
     fn expected(self) -> String {
         match self.0.expect {
             Expect::AtMost { value, .. } => format!("at most {}", self.shown(value)),
+            Expect::AtLeast { value, .. } => format!("at least {}", self.shown(value)),
             Expect::Below { value, .. } => format!("less than {}", self.shown(value)),
             Expect::Between { printed, .. } | Expect::Ends { printed, .. } => self.range(printed),
         }

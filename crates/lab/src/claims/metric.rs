@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::results::{ResultLine, retransmission_ratio_percent};
+use crate::results::{ResultLine, Series, retransmission_ratio_percent};
 
 /// A figure of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
@@ -35,6 +35,13 @@ pub enum Metric {
     AcksNotOfTheMh,
     /// The longest record of a connection that one base station has given another, bytes.
     HandoffStateBytes,
+    /// Bytes that were acknowledged to the sender before the receiver had them, at most at a time.
+    AcknowledgedAheadBytes,
+    /// How long these bytes take on the wired hop of the run, in milliseconds.
+    AheadOnTheWireMs,
+    /// The longest time without a new byte at the receiver, between its first and its last one, in
+    /// seconds; of runs that record `sequence`, to their interval.
+    LongestIdleS,
     /// How many times the time that no transfer over the run's links can beat.
     TimesOptimum,
     /// How much longer a transfer took than the time that no transfer over the run's links can
@@ -80,6 +87,12 @@ impl Metric {
                 (traced.acks > 0).then_some(traced.acks_not_of_the_mh as f64)
             }
             Self::HandoffStateBytes => Some(line.handoff.as_ref()?.state_bytes_max? as f64),
+            Self::AcknowledgedAheadBytes => Some(line.acknowledged_ahead_bytes? as f64),
+            Self::AheadOnTheWireMs => {
+                let rate_mbit_per_s = line.conditions.get("wired.rate_mbit_per_s")?.as_f64()?;
+                Some(line.acknowledged_ahead_bytes? as f64 * 8.0 / (rate_mbit_per_s * 1e3))
+            }
+            Self::LongestIdleS => longest_idle_s(line.series.as_ref()?),
             Self::TimesOptimum => Some(line.transfer_s? / line.optimal_s?),
             Self::BeyondOptimumS => Some(line.transfer_s? - line.optimal_s?),
             Self::TimeoutsPer100Repeated => {
@@ -161,6 +174,9 @@ impl Metric {
             Self::SentAgainMs => ("Time until retransmitted (ms)", 1),
             Self::AcksNotOfTheMh => ("ACKs that are not the MH's", 0),
             Self::HandoffStateBytes => ("State of a handoff (bytes)", 0),
+            Self::AcknowledgedAheadBytes => ("Acknowledged ahead (bytes)", 0),
+            Self::AheadOnTheWireMs => ("Acknowledged ahead, time on the wire (ms)", 2),
+            Self::LongestIdleS => ("Longest time without a byte (s)", 0),
             Self::TimesOptimum => ("Times the optimum", 3),
             Self::BeyondOptimumS => ("Beyond the optimum (s)", 2),
             Self::TimeoutsPer100Repeated => ("Timeouts for 100 retransmitted segments", 1),
@@ -186,5 +202,34 @@ impl Metric {
         } else {
             "unfinished".to_owned()
         }
+    }
+}
+
+/// The longest time between two points at which new bytes were there; none: there are no two.
+fn longest_idle_s(series: &Series) -> Option<f64> {
+    let bytes = series.rcv_nxt.windows(2);
+    let points = series.t_s.iter().skip(1).zip(bytes);
+    let arrivals = points.filter(|(_, pair)| pair[0] != pair[1]);
+    let arrivals: Vec<f64> = arrivals.map(|(at_s, _)| *at_s).collect();
+    let idle = arrivals.windows(2).map(|pair| pair[1] - pair[0]);
+    idle.max_by(f64::total_cmp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_idle_time_is_between_two_bytes_and_not_before_the_first_or_after_the_last() {
+        let series = |rcv_nxt: &[u64]| Series {
+            t_s: (0..rcv_nxt.len()).map(|second| second as f64).collect(),
+            rcv_nxt: rcv_nxt.to_vec(),
+            ..Series::default()
+        };
+        let idle_s = |rcv_nxt: &[u64]| longest_idle_s(&series(rcv_nxt));
+        assert_eq!(idle_s(&[0, 0, 0, 5, 6, 6, 6, 9, 9, 9, 9, 9]), Some(3.0));
+        assert_eq!(idle_s(&[0, 1, 2, 3]), Some(1.0));
+        assert_eq!(idle_s(&[0, 0, 7, 7]), None);
+        assert_eq!(idle_s(&[]), None);
     }
 }

@@ -125,6 +125,14 @@ pub enum Expect {
         #[serde(default = "all", with = "As::<Distance>")]
         share: f64,
     },
+    /// This or more, in a share of all combinations.
+    AtLeast {
+        /// The least.
+        value: f64,
+        /// 1 is all of them.
+        #[serde(default = "all", with = "As::<Distance>")]
+        share: f64,
+    },
     /// Less than this, in a share of all combinations.
     Below {
         /// More than the most.

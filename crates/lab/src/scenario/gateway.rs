@@ -113,6 +113,21 @@ pub enum SchemeChoice {
 }
 
 impl SchemeChoice {
+    /// All of them.
+    pub(super) const ALL: [Self; 11] = [
+        Self::None,
+        Self::Hold,
+        Self::Auto,
+        Self::MtcpPlus,
+        Self::Mtcp,
+        Self::Mtcp2007,
+        Self::Snoop,
+        Self::Keep,
+        Self::Haproxy,
+        Self::Split,
+        Self::Ebsn,
+    ];
+
     /// Its name, as `--scheme` takes it where it is one of the gateway's.
     pub const fn name(self) -> &'static str {
         match self {

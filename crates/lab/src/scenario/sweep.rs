@@ -251,7 +251,8 @@ pub(super) fn given(document: &Table) -> Parameters {
     keys
 }
 
-fn add_given(key: String, value: &Value, keys: &mut Parameters) {
+/// Adds a key with its value; of a table each of its keys.
+pub(super) fn add_given(key: String, value: &Value, keys: &mut Parameters) {
     match value {
         Value::Table(table) => {
             for (name, value) in table {

@@ -447,7 +447,7 @@ fn what_the_daemon_would_refuse_the_model_does_not_do_either() {
         below.contains("got 10 ms, takes at least gateway.probe_interval_min_ms, 20 ms"),
         "{below}"
     );
-    let right = "[gateway]\nsilence_min_ms = 10\nflow_cache_bytes_max = 65536";
+    let right = "[gateway]\nscheme = \"hold\"\nsilence_min_ms = 10\nflow_cache_bytes_max = 65536";
     assert!(scenario(right).runs(None).is_ok());
     // On the model the SH of that paper may keep nothing.
     let sh = "[gateway]\nscheme = \"mtcp-2007\"\nflow_cache_bytes_max = 0";
@@ -588,7 +588,10 @@ fn what_the_model_alone_has_is_refused_elsewhere_by_its_key() {
     for (keys, key) in [
         ("[gateway]\nscheme = \"split\"", "gateway.scheme: got split"),
         ("[gateway]\nscheme = \"ebsn\"", "gateway.scheme: got ebsn"),
-        ("[gateway]\nrestarts_s = [1]", "gateway.restarts_s"),
+        (
+            "[gateway]\nscheme = \"hold\"\nrestarts_s = [1]",
+            "gateway.restarts_s",
+        ),
         ("[mh]\ndup_ack_delay_ms = 40", "mh.dup_ack_delay_ms"),
     ] {
         let text = format!("[transfer]\nbytes = 1\n[wireless]\n{keys}");

@@ -446,6 +446,32 @@ fn wrong(
 }
 
 #[test]
+fn a_key_of_a_scheme_that_no_run_has_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut wrong, mut tried) = (Vec::new(), BTreeSet::new());
+    for document in documents() {
+        let Some(bare) = run(folder.path(), &document) else {
+            continue;
+        };
+        let read = keys(&bare);
+        let of_schemes = EXAMPLES.iter().filter(|(key, ..)| {
+            let is_of_scheme = key.starts_with("gateway.") || key.starts_with("mobile.");
+            // A signal may stand beside a sweep of schemes.
+            is_of_scheme && *key != "mobile.signal" && !read.iter().any(|own| own == key)
+        });
+        for (key, to, _) in of_schemes {
+            tried.insert(key);
+            let with = run(folder.path(), &changed(&document, key, &value(to)));
+            if with.is_some_and(|with| with.conditions != bare.conditions) {
+                wrong.push(format!("{key} = {to} is taken in {document}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(tried.len() > 40, "{tried:?}");
+}
+
+#[test]
 fn another_value_of_each_key_makes_another_run_or_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.steps"), "1 10\n2 0\n6 10\n").unwrap();

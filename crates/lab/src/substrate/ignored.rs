@@ -349,13 +349,22 @@ mod tests {
             "transfer.content",
             "[transfer]\nbytes = 1\ncontent = \"text\"",
         ),
-        ("gateway.signal_delay_ms", "[gateway]\nsignal_delay_ms = 5"),
-        ("gateway.warning_ms", "[gateway]\nwarning_ms = 5"),
+        (
+            "gateway.signal_delay_ms",
+            "[gateway]\nscheme = \"hold\"\nsignal_delay_ms = 5",
+        ),
+        (
+            "gateway.warning_ms",
+            "[gateway]\nscheme = \"hold\"\nwarning_ms = 5",
+        ),
         (
             "gateway.mtcp.compression_ms",
-            "[gateway]\nmtcp = { compression_ms = 3 }",
+            "[gateway]\nscheme = \"mtcp\"\nmtcp = { compression_ms = 3 }",
         ),
-        ("gateway.restarts_s", "[gateway]\nrestarts_s = [1.0]"),
+        (
+            "gateway.restarts_s",
+            "[gateway]\nscheme = \"hold\"\nrestarts_s = [1.0]",
+        ),
         ("transfer.flows", "[transfer]\nbytes = 1\nflows = 2"),
         (
             "transfer.requests",

@@ -61,6 +61,26 @@ fn at_most_compares_means_of_finished_runs_in_a_share_of_the_combinations() {
 }
 
 #[test]
+fn at_least_takes_the_value_itself_and_more_in_a_share_of_the_combinations() {
+    let rule = |times: f64, share: f64| {
+        let text = format!(
+            "metric = \"transfer_s\", reduce = \"mean\", {COMPARED}, \
+             expect = {{ is = \"at-least\", value = {times}, share = {share} }}"
+        );
+        judged_by(&text, &usual())
+    };
+    // 11/44 and 21/45.
+    assert_eq!(rule(0.25, 1.0).verdict, Verdict::Holds);
+    assert_eq!(rule(0.26, 1.0).verdict, Verdict::Differs);
+    assert_eq!(rule(0.26, 0.5).verdict, Verdict::Holds);
+    assert_eq!(rule(0.47, 0.001).verdict, Verdict::Differs);
+    assert_eq!(
+        rule(0.25, 1.0).printed,
+        "mean of a against b: at least 0.25 times"
+    );
+}
+
+#[test]
 fn at_most_of_intervals_compares_their_lengths() {
     let rule = |times: f64| {
         verdict(&format!(
@@ -170,11 +190,12 @@ fn a_combination_in_which_neither_side_finishes_is_missed_by_a_limit() {
     for name in ["a", "b"] {
         lines.push(line("s", name, 7, None));
     }
-    for limit in ["at-most", "below"] {
+    for limit in ["at-most", "below", "at-least"] {
+        let value = if limit == "at-least" { 0.2 } else { 0.5 };
         let rule = |share: f64| {
             let text = format!(
                 "metric = \"transfer_s\", reduce = \"mean\", {COMPARED}, \
-                 expect = {{ is = \"{limit}\", value = 0.5, share = {share:.2} }}"
+                 expect = {{ is = \"{limit}\", value = {value}, share = {share:.2} }}"
             );
             judged_by(&text, &lines)
         };

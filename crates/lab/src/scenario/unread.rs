@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Keys of schemes that no run of a scenario has: `gateway.mtcp.slow_start` beside
+//! `gateway.scheme = "snoop"`. Its author expects an effect of the key, and the results would be those
+//! without it. A sweep over schemes has keys of several: one run that reads the key is enough.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_files::document::DocumentError;
+use toml::{Table, Value};
+
+use super::conditions::{self, Conditions};
+use super::gateway::SchemeChoice;
+use super::keys::Keys;
+use super::sweep::{Parameters, Point, add_given};
+
+/// The tables of schemes.
+const TABLES: [&str; 2] = ["gateway", "mobile"];
+/// Keys that stand beside a sweep of schemes, also if none of them reads signals.
+const SIGNALS: [&str; 2] = ["gateway.signal", "mobile.signal"];
+
+/// The first key that the scenario gives to schemes and no run of it reads, with a document that gives
+/// it. A value that changes nothing, because it is the default, is taken.
+pub(super) fn first(combinations: &[(Point, Conditions)]) -> Option<(&Table, DocumentError)> {
+    let mut read = BTreeSet::new();
+    // Of each key its values, with the first combination that gives it.
+    let mut unread: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
+    for (number, (point, conditions)) in combinations.iter().enumerate() {
+        let mut given = given(&point.document);
+        given.retain(|key, _| !read.contains(key) && !SIGNALS.contains(&key.as_str()));
+        if given.is_empty() {
+            continue;
+        }
+        let keys = keys(conditions);
+        for (key, value) in given {
+            if keys.contains_key(&key) {
+                unread.remove(&key);
+                read.insert(key);
+            } else {
+                let values = unread.entry(key).or_default();
+                values.entry(value.to_string()).or_insert(number);
+            }
+        }
+    }
+    unread.into_iter().find_map(|(key, values)| {
+        let mut numbers = values.into_values();
+        let number = numbers.find(|number| changes(&combinations[*number], &key))?;
+        let (point, conditions) = &combinations[number];
+        let problem = problem(&key, conditions, combinations);
+        Some((&point.document, DocumentError::at(&key, problem)))
+    })
+}
+
+/// The keys that a document gives to schemes.
+fn given(document: &Table) -> Parameters {
+    let mut keys = Parameters::new();
+    for table in TABLES {
+        if let Some(value) = document.get(table) {
+            add_given(table.to_owned(), value, &mut keys);
+        }
+    }
+    keys
+}
+
+/// The keys that the schemes of these conditions read.
+fn keys(conditions: &Conditions) -> Parameters {
+    let mut keys = Keys::default();
+    conditions.gateway.add_to(&mut keys, conditions.cells.len());
+    conditions.mobile.add_to(&mut keys);
+    keys.0
+}
+
+/// Whether the conditions are others without the key.
+fn changes((point, conditions): &(Point, Conditions), key: &str) -> bool {
+    let mut without = point.document.clone();
+    remove(&mut without, key);
+    conditions::read(&without).as_ref() != Ok(conditions)
+}
+
+fn remove(table: &mut Table, key: &str) {
+    let mut tables: Vec<&str> = key.split('.').collect();
+    let last = tables.pop().unwrap_or_default();
+    let within = tables.into_iter().try_fold(table, |table, name| {
+        table.get_mut(name).and_then(Value::as_table_mut)
+    });
+    if let Some(table) = within {
+        table.remove(last);
+    }
+}
+
+/// What is wrong with the key, and the remedy.
+fn problem(key: &str, conditions: &Conditions, combinations: &[(Point, Conditions)]) -> String {
+    let is_of_mobile = key.starts_with("mobile.");
+    let own = if is_of_mobile {
+        "mobile.scheme"
+    } else {
+        "gateway.scheme"
+    };
+    let schemes = combinations.iter().map(|(_, conditions)| {
+        if is_of_mobile {
+            conditions.mobile.scheme.name()
+        } else {
+            conditions.gateway.scheme.name()
+        }
+    });
+    let schemes: BTreeSet<&str> = schemes.collect();
+    let schemes: Vec<&str> = schemes.into_iter().collect();
+    let remedy = match readers(key, conditions).as_slice() {
+        _ if is_of_mobile => format!(", or set {own}"),
+        [] if key.starts_with("gateway.handoff.") => {
+            ", or set gateway.handoff.kind, with several cells".to_owned()
+        }
+        [] => String::new(),
+        [one] => format!(", or set {own} = {one}"),
+        several => format!(", or set {own} to one of {}", several.join(", ")),
+    };
+    format!(
+        "no run of this scenario reads it, with {own} = {}; remove it{remedy}",
+        schemes.join(", ")
+    )
+}
+
+/// The gateway's schemes with which these conditions would read the key.
+fn readers(key: &str, conditions: &Conditions) -> Vec<&'static str> {
+    let readers = SchemeChoice::ALL.into_iter().filter(|scheme| {
+        let mut conditions = conditions.clone();
+        conditions.gateway.scheme = *scheme;
+        keys(&conditions).contains_key(key)
+    });
+    readers.map(SchemeChoice::name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::scenario::Scenario;
+
+    fn error(more: &str) -> Option<String> {
+        let text = format!("[transfer]\nbytes = 1000\n[wireless]\n{more}");
+        let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
+        scenario.runs(None).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_key_of_a_scheme_that_no_run_has_is_refused_in_one_line_with_the_remedy() {
+        for (more, line) in [
+            (
+                "[gateway]\nscheme = \"snoop\"\nmtcp = { slow_start = false }",
+                "`gateway.mtcp.slow_start`: got false; no run of this scenario reads it, \
+                 with gateway.scheme = snoop; remove it, or set gateway.scheme = mtcp",
+            ),
+            (
+                "[gateway.snoop]\npersist_ms = 100\n[[sweep]]\nname = \"scheme\"\nkey = \"gateway.scheme\"\n\
+                 values = [\"none\", \"mtcp\", \"hold\"]",
+                "`gateway.snoop.persist_ms`: got 100; no run of this scenario reads it, \
+                 with gateway.scheme = hold, mtcp, none; remove it, or set gateway.scheme to one of auto, snoop",
+            ),
+            (
+                "[mobile]\nwarning_ms = 100",
+                "`mobile.warning_ms`: got 100; no run of this scenario reads it, \
+                 with mobile.scheme = none; remove it, or set mobile.scheme",
+            ),
+            (
+                "[gateway]\nscheme = \"hold\"\nhandoff = { always = true }",
+                "`gateway.handoff.always`: got true; no run of this scenario reads it, \
+                 with gateway.scheme = hold; remove it, or set gateway.handoff.kind, with several cells",
+            ),
+        ] {
+            assert_eq!(
+                error(more).as_deref(),
+                Some(format!("s.toml: key {line}").as_str())
+            );
+        }
+    }
+
+    #[test]
+    fn a_sweep_that_gives_a_key_where_it_is_not_read_is_refused() {
+        let sweep = "[[sweep]]\nname = \"scheme\"\npoints = [\n\
+            { name = \"snoop\", set = { \"gateway.scheme\" = \"snoop\", \"gateway.mtcp.persist\" = \"published\" } },\n\
+            { name = \"mtcp\", set = { \"gateway.scheme\" = \"mtcp\" } },\n]";
+        let line = error(sweep).unwrap();
+        assert!(
+            line.contains("`gateway.mtcp.persist`: got \"published\""),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn one_run_that_reads_the_key_is_enough() {
+        let keys = "[gateway]\nsignal = \"mobile\"\nresend_dscp = 46\nmtcp = { set = \"published\" }\n\
+            snoop = { set = \"1995\" }\n[mobile]\nsignal = \"none\"\n";
+        for schemes in [
+            "\"snoop\", \"mtcp\", \"none\"",
+            "\"none\", \"mtcp\", \"snoop\"",
+        ] {
+            let sweep = "[[sweep]]\nname = \"scheme\"\nkey = \"gateway.scheme\"";
+            assert_eq!(error(&format!("{keys}{sweep}\nvalues = [{schemes}]")), None);
+        }
+    }
+
+    #[test]
+    fn a_value_that_changes_nothing_is_taken() {
+        let defaults = "[gateway]\nwarning_ms = 0.0\nrestarts_s = []\nsnoop = { set = \"today\" }\n\
+            handoff = { kind = \"none\" }\n[mobile]\nwarning_ms = 0\nfreeze_set = \"today\"";
+        assert_eq!(error(defaults), None);
+    }
+}
