@@ -15,7 +15,10 @@ use crate::compression::{
 use crate::link_state::{LinkEvent, LinkSource};
 use crate::signal::Abilities;
 use crate::testing::{MH, Packet};
-use crate::{Action, Direction, MtcpSettings, RECONNECTION_FLAGS, Scheme, Settings, Verdict};
+use crate::{
+    Action, BandwidthSettings, Direction, MtcpSettings, RECONNECTION_FLAGS, Scheme, Settings,
+    Verdict,
+};
 
 /// What runs at the MH beside its TCP.
 #[derive(Default)]
@@ -120,7 +123,12 @@ type Sent = (u32, bool);
 
 impl Line {
     fn new(method: Method) -> Self {
+        Self::with_bandwidth(method, BandwidthSettings::default())
+    }
+
+    fn with_bandwidth(method: Method, bandwidth: BandwidthSettings) -> Self {
         let settings = Settings {
+            bandwidth,
             compression: Some(CompressionSettings { method, level: 3 }),
             mtcp: MtcpSettings {
                 slow_start: false,
@@ -323,6 +331,25 @@ fn a_first_segment_that_is_sent_again_proves_nothing() {
     }
     assert!(seq > 60_000, "tried again after {seq} bytes");
     assert_eq!(line.bench.counter("compression_proofs"), 0);
+}
+
+/// With a share of a cell the gateway retransmits what the radio loses.
+#[test]
+fn a_first_segment_that_the_gateway_sends_again_proves_nothing_either() {
+    let cell = BandwidthSettings::one_cell(Some(10_000_000));
+    let mut line = Line::with_bandwidth(Method::Deflate, cell);
+    line.register(90);
+    assert_eq!(line.down(1), [(1, true)]);
+    for seq in [1001, 2001, 3001, 4001] {
+        line.wait(5);
+        assert_eq!(line.down(seq), [(seq, false)]);
+    }
+    let again: Vec<_> = (0..3).flat_map(|_| line.up(1)).collect();
+    assert_eq!(again, [(1, false)]);
+    line.wait(5);
+    assert_eq!(line.up(5001), []);
+    assert_eq!(line.bench.counter("compression_proofs"), 0);
+    assert_eq!(line.down(5001), [(5001, false)]);
 }
 
 #[test]

@@ -392,6 +392,20 @@ fn an_opener_that_gives_up_during_the_set_up_resets_the_other_end_too() {
 }
 
 #[test]
+fn an_opener_that_resets_the_answer_at_once_gets_nothing_more() {
+    for direction in BOTH {
+        for (seq, repeated) in [(OPENER + 1, 0), (OPENER, 3), (OPENER + 2, 3)] {
+            let mut bench = Bench::new(direction);
+            bench.open();
+            let reset = bench.segment(true, Flags::RST, SeqNum::new(seq), SeqNum::default());
+            assert!(bench.give(reset, &[], 10).is_empty());
+            let out = bench.wait(40_000);
+            assert_eq!(out.len(), repeated, "{direction:?}, {seq}: {out:?}");
+        }
+    }
+}
+
+#[test]
 fn an_end_without_scale_and_sack_gets_windows_and_acks_that_it_understands() {
     for direction in BOTH {
         let mut bench = Bench::new(direction);
@@ -444,6 +458,31 @@ fn a_successor_continues_with_the_numbers_in_the_state_file() {
         let from_opener = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 6);
         let out = bench.give(from_opener, &[], 40);
         assert_eq!(out.last().unwrap().segment.ack, SeqNum::new(OTHER + 6));
+    }
+}
+
+/// The other end is away, and the records of the predecessor are forgotten meanwhile.
+#[test]
+fn a_successor_keeps_the_numbers_of_a_connection_of_which_it_sees_one_end_alone() {
+    const MINUTE_MS: u64 = 60_000;
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
+        let iss = bench.connect();
+        let record = bench.records[0];
+        bench.gateway = Gateway::new(Settings::default());
+        bench.gateway.import(&record, at(25));
+        for ms in [120 * MINUTE_MS, 130 * MINUTE_MS] {
+            bench.wait(ms);
+            let from_other = bench.segment(
+                false,
+                Flags::ACK,
+                SeqNum::new(OTHER + 1),
+                SeqNum::new(OPENER + 1),
+            );
+            let out = bench.give(from_other, b"hello", ms);
+            let seq = out.last().unwrap().segment.seq;
+            assert_eq!(seq, iss + 1, "{direction:?}, {ms} ms");
+        }
     }
 }
 

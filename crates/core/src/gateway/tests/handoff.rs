@@ -270,7 +270,7 @@ fn a_flow_that_another_station_knew_is_adopted_and_counted_once() {
     }
 }
 
-/// The state came late: both ends have gone on here.
+/// The state came late: both ends are ahead of it here.
 #[test]
 fn an_older_state_from_another_station_does_not_replace_what_is_known_here() {
     let [mut west, mut east] = [(); 2].map(|()| bench(Scheme::Hold));
@@ -281,7 +281,7 @@ fn an_older_state_from_another_station_does_not_replace_what_is_known_here() {
     assert_eq!(east.up(2001), passed());
     let now = east.now;
     assert!(!east.gateway.adopt(&states[0], None, now, &mut actions));
-    // Nothing is sent again, and new data pass.
+    // Nothing is retransmitted, and new data pass.
     east.forward(3001, 1);
     assert_eq!(east.wait(20), [""; 0]);
     assert_eq!(east.up(4001), passed());

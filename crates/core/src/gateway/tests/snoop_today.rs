@@ -174,6 +174,23 @@ fn the_last_packets_of_a_burst_are_found_by_a_probe() {
 }
 
 #[test]
+fn losses_that_a_probe_with_a_fin_has_found_are_repaired_in_whole_segments() {
+    let mut bench = ten_under_way();
+    let mut fin = bench.fh_segment(nth(10), 0);
+    fin.flags = fin.flags.with(Flags::FIN);
+    assert_eq!(bench.put(fin), passed());
+    assert_eq!(up(&mut bench, nth(0), &[(nth(1), nth(2))]), suppressed(&[]));
+    assert_eq!(bench.up(nth(5)), passed());
+    let probe = format!("DATA {}..{} FIN ts 1040", nth(10), nth(10) + 1);
+    assert_eq!(bench.wait(60), [probe]);
+    bench.wait(20);
+    let mut found = up(&mut bench, nth(5), &[(nth(10), nth(10) + 1)]).lines;
+    found.extend(bench.wait(30));
+    let lost = [5, 6, 7, 8, 9].map(|n| retransmits(&bench, n));
+    assert_eq!(found, lost);
+}
+
+#[test]
 fn a_retransmission_that_is_lost_too_is_repeated() {
     let mut bench = ten_under_way();
     let first = retransmits(&bench, 0);

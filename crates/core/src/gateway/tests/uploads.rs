@@ -305,6 +305,25 @@ fn pauses_of_the_application_are_no_round_trips() {
 }
 
 #[test]
+fn an_outage_is_no_round_trip() {
+    for scheme in SCHEMES {
+        let mut bench = uploads(scheme, 20, 5);
+        bench.link_down();
+        bench.put(ack(&bench, 20));
+        bench.wait(3_000);
+        bench.link_up();
+        // The MH retransmits.
+        assert!(bench.put(data(&bench, 15)).forwarded);
+        bench.link_down();
+        bench.wait(3_000);
+        bench.link_up();
+        // After 220, 660 and 1,540 ms, as before the outage.
+        let again = bench.wait(2_000);
+        assert_eq!(counts(&again, "UNREACHABLE"), 3, "{scheme:?} {again:?}");
+    }
+}
+
+#[test]
 fn many_flows_are_woken_in_batches() {
     for scheme in SCHEMES {
         let mut bench = bench(scheme);

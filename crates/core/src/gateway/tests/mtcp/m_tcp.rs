@@ -156,6 +156,27 @@ fn an_ack_of_what_went_before_the_persist_packet_is_a_late_one_by_its_timestamp(
     assert_eq!(bench.state(), "split");
 }
 
+/// The link has kept what was sent: after such an ACK the answer to the retransmission shows no loss.
+#[test]
+fn a_late_ack_after_a_retransmission_shows_that_the_rest_is_not_lost() {
+    let mut bench = mtcp();
+    bench.forward(1, 1);
+    bench.wait(5);
+    bench.forward(1001, 2);
+    bench.wait(2000);
+    assert_eq!(bench.state(), "frozen");
+    let mut late = bench.mh_segment(1);
+    late.options.timestamps = late
+        .options
+        .timestamps
+        .map(|own| Timestamps { tsecr: 1000, ..own });
+    let lines = bench.judge(late).1;
+    assert_eq!(counts(&lines, "DATA 1..1001"), 1, "{lines:?}");
+    assert_eq!(bench.judge(late).1, [""; 0]);
+    let lines = [bench.up(1001).lines, bench.wait(50)].concat();
+    assert_eq!(counts(&lines, "DATA"), 0, "{lines:?}");
+}
+
 /// Section 4.2: "retransmits all packets greater than the ACK'ed byte as these must have been
 /// lost during the disconnection", also of one that was shorter than REXMT.
 #[test]

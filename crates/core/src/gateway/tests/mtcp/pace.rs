@@ -4,7 +4,7 @@
 
 use holdfast_wire::SeqNum;
 
-use super::super::bench::{LEN, bench_with, passed, suppressed};
+use super::super::bench::{LEN, SHIFT, bench_with, passed, suppressed};
 use super::{ack_at_fh, counts, in_cell, mtcp, with};
 use crate::{MtcpSettings, Verdict};
 
@@ -113,6 +113,23 @@ fn a_connection_is_paced_to_its_share_of_the_cell() {
     // M-TCP does not freeze within its first RTO of a second.
     let sent = 1 + counts(&bench.wait(990), "DATA");
     assert!((10..=11).contains(&sent), "{sent} segments in a second");
+}
+
+/// RFC 9293, 3.8.6: a receiver does not take back what it has offered.
+#[test]
+fn the_window_of_a_connection_that_was_idle_does_not_shrink_with_its_next_share() {
+    let mut bench = bench_with(in_cell(100_000));
+    assert_eq!(bench.down(1, LEN), passed());
+    let _ = ack_at_fh(&mut bench, 1001);
+    bench.wait(200_000);
+    assert_eq!(bench.gateway.flows.iter().count(), 0, "in use");
+    let edge = |(ack, window): (u32, u16)| ack + (u32::from(window) << SHIFT);
+    // A keep-alive's answer.
+    let offered = edge(ack_at_fh(&mut bench, 1001));
+    let _ = bench.down(1001, LEN);
+    let next = edge(ack_at_fh(&mut bench, 2001));
+    // Windows are rounded down to their scale.
+    assert!(next + (1 << SHIFT) > offered, "{next} after {offered}");
 }
 
 #[test]
