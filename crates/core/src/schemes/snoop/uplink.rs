@@ -52,7 +52,6 @@ mod undo;
 mod wired;
 
 use report::report;
-pub(super) use report::reports_holes;
 pub(in crate::schemes) use rest::{passes_at_rest_to_fh, passes_at_rest_to_mh};
 use undo::Undo;
 use wired::Wired;
@@ -323,6 +322,11 @@ impl<P: Payload> Uplink<P> {
             self.newest_rtt = Some(rtt);
         }
     }
+}
+
+/// Holes in the MH's data are reported to it.
+pub(super) fn reports_holes(settings: &SnoopSettings) -> bool {
+    settings.set == SnoopSet::Paper1995
 }
 
 /// A segment of the MH is on its way to the FH. `room`: bytes that the cache has left for its

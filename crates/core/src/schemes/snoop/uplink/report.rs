@@ -13,9 +13,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Instant, SackBlocks, Segment, SeqNum};
 
-use super::{
-    Context, Flow, Gap, Insertion, Payload, Snoop, SnoopSet, SnoopSettings, Uplink, is_bare, wired,
-};
+use super::{Context, Flow, Gap, Insertion, Payload, Snoop, Uplink, is_bare, wired};
 
 /// SACK blocks in a report: with timestamps no more fit (RFC 2018, 3).
 const BLOCKS: usize = 3;
@@ -150,12 +148,7 @@ impl<P: Payload> Uplink<P> {
     }
 }
 
-/// Holes in the MH's data are reported to it.
-pub(in crate::schemes::snoop) fn reports_holes(settings: &SnoopSettings) -> bool {
-    settings.set == SnoopSet::Paper1995
-}
-
-/// Reports what is due, if it is time, and finds out when it will be next. Only where [`reports_holes`].
+/// Reports what is due, if it is time, and finds out when it will be next. Only where [`super::reports_holes`].
 pub(super) fn report<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
