@@ -234,10 +234,13 @@ fn at_the_port_of_a_bridge_the_gateway_sees_what_is_routed_and_what_is_switched(
         };
         let Some(machines) = machines else { return };
         let mut gateway = machines.gateway_at(device, &["--scheme", "hold"]);
-        let mut taken = (0, 0);
+        let (mut before, mut taken) = (gateway.taken(), (0, 0));
+        // Of one download.
         let mut takes_both = || {
             machines.download();
-            taken = gateway.taken();
+            let now = gateway.taken();
+            taken = (now.0 - before.0, now.1 - before.1);
+            before = now;
             taken.0 > 10 && taken.1 > 10
         };
         let case = format!("routed: {is_routed}, at {device}");

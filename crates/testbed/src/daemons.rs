@@ -257,6 +257,7 @@ pub fn request_output(command: &mut Command) -> io::Result<Output> {
         if !is_late(&output.stderr) || Instant::now() >= deadline {
             return Ok(output);
         }
+        eprintln!("again: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
 

@@ -6,6 +6,7 @@
 //! own. Lines for which the queue has no room are lost, and a line counts them.
 
 use std::io::{self, Write};
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -23,8 +24,8 @@ const LINES_MAX: usize = 1024;
 /// Time between two tries to write while the descriptor has no room.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// After this number of limits the last lines are lost: a disk may hang.
-const LIMITS_MAX: u32 = 60;
+/// After this number of limits the last lines are lost: a disk may hang. Shorter than the units' `WatchdogSec`.
+const LIMITS_MAX: u32 = 10;
 
 enum Entry {
     Line(Vec<u8>),
@@ -80,13 +81,18 @@ impl LossyWriter {
         self.send(Entry::Reason(line.as_bytes().to_vec()));
     }
 
-    /// Waits until all lines are written, for `limit` at most if `has_room` reports that the reader takes
-    /// nothing. Otherwise the thread or the disk is only late, and it waits longer.
+    /// Waits until all lines are written, for `limit` at most if the reader takes nothing: no line was written, and
+    /// `has_room` reports no room. Otherwise the thread or the disk is only late, and it waits longer.
     pub(super) fn flush_within(&self, limit: Duration, mut has_room: impl FnMut() -> bool) {
         let (done, is_done) = channel();
         self.send(Entry::Flush(done));
+        let mut queued = self.shared.queued.load(Ordering::Relaxed);
         for _ in 0..LIMITS_MAX {
-            if is_done.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) || !has_room() {
+            if is_done.recv_timeout(limit) != Err(RecvTimeoutError::Timeout) {
+                break;
+            }
+            let before = mem::replace(&mut queued, self.shared.queued.load(Ordering::Relaxed));
+            if queued >= before && !has_room() {
                 break;
             }
         }

@@ -39,8 +39,8 @@ pub enum Metric {
     AcknowledgedAheadBytes,
     /// How long these bytes take on the wired hop of the run, in milliseconds.
     AheadOnTheWireMs,
-    /// The longest time without a new byte at the receiver, between its first and its last one, in
-    /// seconds; of runs that record `sequence`, to their interval.
+    /// The longest time without a new byte in order at the receiver, from its first one to its last one, in
+    /// seconds. A run that did not finish: to its end. Of runs that record `sequence`, to their interval.
     LongestIdleS,
     /// How many times the time that no transfer over the run's links can beat.
     TimesOptimum,
@@ -92,7 +92,7 @@ impl Metric {
                 let rate_mbit_per_s = line.conditions.get("wired.rate_mbit_per_s")?.as_f64()?;
                 Some(line.acknowledged_ahead_bytes? as f64 * 8.0 / (rate_mbit_per_s * 1e3))
             }
-            Self::LongestIdleS => longest_idle_s(line.series.as_ref()?),
+            Self::LongestIdleS => longest_idle_s(line.series.as_ref()?, line.transfer_s.is_some()),
             Self::TimesOptimum => Some(line.transfer_s? / line.optimal_s?),
             Self::BeyondOptimumS => Some(line.transfer_s? - line.optimal_s?),
             Self::TimeoutsPer100Repeated => {
@@ -205,12 +205,17 @@ impl Metric {
     }
 }
 
-/// The longest time between two points at which new bytes were there; none: there are no two.
-fn longest_idle_s(series: &Series) -> Option<f64> {
+/// The longest time between two points at which new bytes were there; none: there are no two. The end of a
+/// run that did not finish counts as one.
+fn longest_idle_s(series: &Series, is_finished: bool) -> Option<f64> {
     let bytes = series.rcv_nxt.windows(2);
     let points = series.t_s.iter().skip(1).zip(bytes);
     let arrivals = points.filter(|(_, pair)| pair[0] != pair[1]);
-    let arrivals: Vec<f64> = arrivals.map(|(at_s, _)| *at_s).collect();
+    let end = series.t_s.last().filter(|_| !is_finished);
+    let arrivals: Vec<f64> = arrivals
+        .map(|(at_s, _)| *at_s)
+        .chain(end.copied())
+        .collect();
     let idle = arrivals.windows(2).map(|pair| pair[1] - pair[0]);
     idle.max_by(f64::total_cmp)
 }
@@ -226,10 +231,15 @@ mod tests {
             rcv_nxt: rcv_nxt.to_vec(),
             ..Series::default()
         };
-        let idle_s = |rcv_nxt: &[u64]| longest_idle_s(&series(rcv_nxt));
+        let idle_s = |rcv_nxt: &[u64]| longest_idle_s(&series(rcv_nxt), true);
         assert_eq!(idle_s(&[0, 0, 0, 5, 6, 6, 6, 9, 9, 9, 9, 9]), Some(3.0));
         assert_eq!(idle_s(&[0, 1, 2, 3]), Some(1.0));
         assert_eq!(idle_s(&[0, 0, 7, 7]), None);
         assert_eq!(idle_s(&[]), None);
+        // A transfer that stands still.
+        assert_eq!(
+            longest_idle_s(&series(&[0, 1, 2, 2, 2, 2]), false),
+            Some(3.0)
+        );
     }
 }

@@ -107,7 +107,7 @@ fn problem(key: &str, conditions: &Conditions, combinations: &[(Point, Condition
     let remedy = match readers(key, conditions).as_slice() {
         _ if is_of_mobile => format!(", or set {own}"),
         [] if key.starts_with("gateway.handoff.") => {
-            ", or set gateway.handoff.kind, with several cells".to_owned()
+            ", or set gateway.handoff.kind with hold, snoop or mtcp, and several cells".to_owned()
         }
         [] => String::new(),
         [one] => format!(", or set {own} = {one}"),
@@ -163,7 +163,7 @@ mod tests {
             (
                 "[gateway]\nscheme = \"hold\"\nhandoff = { always = true }",
                 "`gateway.handoff.always`: got true; no run of this scenario reads it, \
-                 with gateway.scheme = hold; remove it, or set gateway.handoff.kind, with several cells",
+                 with gateway.scheme = hold; remove it, or set gateway.handoff.kind with hold, snoop or mtcp, and several cells",
             ),
         ] {
             assert_eq!(
