@@ -38,7 +38,8 @@ PAGES = [
     Path("README.md"),
     *(Path("docs", f"{name}.md") for name in (
         "measurements", "senders", "data-path", "mobile-data-path", "lab", "link-models", "link-signals", "testing")),
-    *sorted(Path("docs/schemes").glob("*.md")), *sorted(Path("papers").glob("*/README.md")),
+    *sorted(Path("docs/schemes").glob("*.md")), Path("docs/notes/uploads.md"),
+    *sorted(Path("papers").glob("*/README.md")),
 ]
 
 # --- stages --------------------------------------------------------------------------------

@@ -41,6 +41,9 @@ const INTRODUCTION: &str = "\
 daemon, those of a data path with each interface to which it attaches. Where both daemons have a counter, it is the
 same. *Now* marks a present value.
 
+`data-path.` is of the gateway. On the mobile `tcp-path.` is of `auto`, `keep-path.` of `auto` and `keep`, and `path.`
+of downloads.
+
 [Metrics](metrics.md) have the same counters: `host.acks-made` is `holdfast_host_acks_made_total` there, and the present
 value `worker.buffer_bytes` is `holdfast_worker_buffer_bytes`.
 ";

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use holdfast_files as files;
 use holdfast_lab::demo::{self, DemoLink, DemoRun, DemoSettings, LiveDemo};
@@ -115,6 +115,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         return Err(SettingsError::of(problem).into());
     }
     check_congestion_control(&args.congestion_control)?;
+    check_programs()?;
     let lengths = args.outages.clone();
     let lengths = lengths.unwrap_or_else(|| OutageLengths(OUTAGES_S.to_vec()));
     let settings = DemoSettings {
@@ -197,6 +198,21 @@ fn check_congestion_control(name: &str) -> anyhow::Result<()> {
         // One that only root may use is tried as root.
         _ => Ok(()),
     }
+}
+
+/// Errors: a program of the TCP downloads is on no path.
+fn check_programs() -> anyhow::Result<()> {
+    let Some(path) = std::env::var_os("PATH") else {
+        return Ok(());
+    };
+    for program in ["nginx", "curl"] {
+        if !std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+            bail!(
+                "{program}: not found in PATH; install it, on Debian: apt install nginx-light curl"
+            );
+        }
+    }
+    Ok(())
 }
 
 fn outages(text: &str) -> Result<OutageLengths, String> {

@@ -60,7 +60,7 @@ use records::Records;
 use station::{HandoffReport, REPORTS_MAX, Station, StationEdge};
 use worker::WorkerSettings;
 
-const CANNOT_TAKE: &str = "cannot take packets; see: holdfast gateway --check";
+const CANNOT_TAKE: &str = "cannot take packets; see: the same command with --check";
 
 /// Runs `holdfast gateway`: the check, or the daemon until a signal stops it.
 ///

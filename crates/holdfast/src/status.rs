@@ -112,9 +112,11 @@ pub(crate) fn gateway_text(status: &StatusReply) -> String {
             .map_or(String::new(), |wired| format!(", wired {wired}")),
         status.data_path,
         if status.attached {
-            ""
+            String::new()
+        } else if status.serving.is_empty() {
+            " (NOT attached: packets pass by)".into()
         } else {
-            " (NOT attached: packets pass by)"
+            format!(" ({})", status.serving.join("; "))
         },
     );
     if !status.keeps_records {

@@ -390,6 +390,8 @@ fn a_mobile_learns_whether_its_gateway_answers() {
         !good && shown.contains("10.2.0.1:4848 does not answer"),
         "{shown}"
     );
+    let remedy = "on the gateway: holdfast gateway --config /etc/holdfast/holdfast.toml --check";
+    assert!(shown.contains(remedy), "{shown}");
     let file = machines.settings(&format!(
         "[[mobile]]\nname = \"a\"\nkey = \"{KEY}\"\naddresses = [\"10.2.0.2\"]\n"
     ));
@@ -420,4 +422,38 @@ fn a_mobile_learns_whether_its_gateway_answers() {
     for daemon in [&mut mobile, &mut gateway] {
         assert!(daemon.child.terminate(LIMIT).unwrap().1);
     }
+}
+
+/// The set-up of docs/schemes/handoff.md: `lo` has the address that the mobile keeps.
+#[test]
+fn an_interface_that_no_scheme_can_serve_is_a_problem_only_with_a_scheme() {
+    let test = "an_interface_that_no_scheme_can_serve_is_a_problem_only_with_a_scheme";
+    let Some(machines) = Machines::routed(test, "wlan0", "") else {
+        return;
+    };
+    let key = machines.path("key");
+    fs::write(&key, KEY).unwrap();
+    let file = machines.settings(&format!(
+        "[[mobile]]\nname = \"a\"\nkey = \"{KEY}\"\naddresses = [\"10.2.0.2\"]\n"
+    ));
+    let mut gateway = machines.gateway_at("wlan0", &["--config", file.to_str().unwrap()]);
+    let check = |scheme: &str| {
+        let file = machines.settings(&format!(
+            "[mobile]\ninterface = \"lo\"\nscheme = \"{scheme}\"\nkey_file = \"{}\"\n\
+             cells = [\"wlan0 10.2.0.1\", \"wlan0 10.2.0.1\"]\n",
+            key.display()
+        ));
+        machines.check(&["mobile", "--config", file.to_str().unwrap()])
+    };
+    let (shown, good) = check("none");
+    assert!(
+        good && shown.contains("ok      the gateway 10.2.0.1:4848 answers signals"),
+        "{shown}"
+    );
+    let (shown, good) = check("auto");
+    assert!(
+        !good && shown.contains("PROBLEM interface lo: link type 772"),
+        "{shown}"
+    );
+    assert!(gateway.child.terminate(LIMIT).unwrap().1);
 }

@@ -62,13 +62,17 @@ impl Surroundings {
         self.ns.spawn_guarded(command).unwrap()
     }
 
+    /// Of what the whole machine has, only what is named after the project or the folder: others may
+    /// make namespaces meanwhile.
     fn left(&self) -> Left {
-        let names = |path: &Path| {
+        let names = |path: &Path| -> BTreeSet<String> {
             let entries = fs::read_dir(path).into_iter().flatten().flatten();
             entries
                 .map(|entry| entry.file_name().to_string_lossy().into_owned())
                 .collect()
         };
+        let folder = self.folder.path().to_string_lossy();
+        let is_own = |name: &str| name.contains("holdfast") || name.contains(&*folder);
         let output = |program: &str, arguments: &[&str]| {
             let output = self.ns.command(program).args(arguments).output().unwrap();
             assert!(output.status.success(), "{program}: {output:?}");
@@ -87,10 +91,13 @@ impl Surroundings {
                 .filter_map(|line| Some(line.split(": ").nth(1)?.to_owned()))
                 .collect(),
             rules: rules.concat(),
-            named_namespaces: names(Path::new("/run/netns")),
+            named_namespaces: names(Path::new("/run/netns"))
+                .into_iter()
+                .filter(|name| is_own(name))
+                .collect(),
             mounts: mounts
                 .lines()
-                .filter(|line| line.contains("nsfs"))
+                .filter(|line| line.contains("nsfs") && is_own(line))
                 .map(ToOwned::to_owned)
                 .collect(),
             files: names(self.folder.path()),

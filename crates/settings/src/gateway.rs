@@ -97,7 +97,8 @@ pub struct GatewayDaemon {
     /// cost. `mtcp-2007` is the M-TCP that the M-TCP+ paper compares with, for the lab.
     ///
     /// Cost: With `mtcp-plus` bytes are acknowledged before the MH has them: a gateway that dies
-    /// in an outage breaks those connections. With the others none breaks.
+    /// in an outage breaks those connections. With `mtcp` and `set_up = "early"` they wait for the next
+    /// gateway. With the others none breaks.
     pub scheme: SchemeName,
     /// The interface toward the mobiles, or several: `["wlan0", "wlan1"]`. All TCP through them passes
     /// the gateway. Each has an engine of its own. A flow whose mobile moves to another of them is

@@ -27,6 +27,9 @@ pub(crate) struct StatusReply {
     pub(crate) data_path: String,
     /// Whether packets reach the daemon now.
     pub(crate) attached: bool,
+    /// If not at each interface: what the daemon does at them, as the service manager shows it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) serving: Vec<String>,
     /// Whether a successor will find what this gateway knows of the flows.
     #[serde(default = "yes")]
     pub(crate) keeps_records: bool,

@@ -205,14 +205,19 @@ impl Control {
         all
     }
 
-    /// What the service manager shows of this daemon.
-    pub(super) fn service_status(&self) -> String {
+    /// What the daemon does at its interfaces.
+    fn serving(&self) -> Vec<String> {
         let links = self.links.borrow();
         let links = links
             .iter()
             .map(|link| (&*link.interface.name, link.serving()));
         let scheme = self.settings.borrow().daemon.scheme.name();
-        let mut parts = links::shown(&links.collect::<Vec<_>>(), scheme);
+        links::shown(&links.collect::<Vec<_>>(), scheme)
+    }
+
+    /// What the service manager shows of this daemon.
+    pub(super) fn service_status(&self) -> String {
+        let mut parts = self.serving();
         if let Some(problem) = &*self.reload_problem.borrow() {
             parts.push(format!("not reloaded: {problem}"));
         }

@@ -24,7 +24,7 @@ pub(super) enum Serving {
     Awaited,
 }
 
-/// What the service manager shows of interfaces.
+/// What the service manager and the status show of interfaces.
 pub(super) fn shown(links: &[(&str, Serving)], scheme: &str) -> Vec<String> {
     let named = |serving| {
         let of_kind = links.iter().filter(|(_, other)| *other == serving);

@@ -29,8 +29,11 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 /// Looks at everything.
 pub(crate) fn run(settings: &MobileSettings) -> Vec<Finding> {
     let name = &settings.interface;
+    let attaches = settings.uplink.is_some() || settings.host.is_some();
     let subject = match Subject::find(name) {
-        Ok(subject) => subject,
+        Ok(subject) => Some(subject),
+        // `lo` may have the address that the mobile keeps in all cells.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported && !attaches => None,
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
             return vec![Finding::problem(error.to_string(), "see: ip link")];
         }
@@ -42,15 +45,21 @@ pub(crate) fn run(settings: &MobileSettings) -> Vec<Finding> {
         }
     };
     let is_running = InterfaceLock::is_held(DaemonKind::Mobile, name);
-    let mut findings = interface::check(&subject, DaemonKind::Mobile, is_running);
-    findings.extend(offload::check(&subject));
+    let mut findings = Vec::new();
+    if let Some(subject) = &subject {
+        findings.extend(interface::check(subject, DaemonKind::Mobile, is_running));
+        findings.extend(offload::check(subject));
+    } else {
+        findings.push(Finding::fine(format!("no scheme attaches to {name}")));
+    }
     findings.extend(check_sources(settings));
-    if subject.link.up && subject.link.carrier && !is_running {
+    let is_up = |subject: &Subject| subject.link.up && subject.link.carrier;
+    if subject.as_ref().is_none_or(is_up) && !is_running {
         let cells = settings.cells.iter();
         findings.extend(cells.filter_map(|cell| check_gateway(cell, settings.key.as_ref()?)));
     }
     // Without TCX the programs of the running daemon would be replaced, and then removed.
-    if !is_running && (settings.uplink.is_some() || settings.host.is_some()) {
+    if !is_running && attaches {
         findings.push(check_data_path(name, attach(settings)));
     }
     findings
@@ -144,7 +153,8 @@ fn check_gateway(cell: &Cell, key: &MobileKey) -> Option<Finding> {
         Ok((_, true)) => Finding::fine(format!("the gateway {address} answers signals")),
         Ok((own, false)) => Finding::problem(
             format!("the gateway {address} does not answer a signal from {own}"),
-            "see on the gateway: holdfast gateway --check (firewall), and its [[mobile]] with this key",
+            "see on the gateway: holdfast gateway --config /etc/holdfast/holdfast.toml --check (firewall), \
+             and its [[mobile]] with this key",
         ),
         Err(error) => Finding::problem(
             format!("no signal can be sent to {address}: {error}"),

@@ -2,12 +2,13 @@
 //! One gateway with two wireless interfaces.
 
 use std::net::IpAddr;
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
-use holdfast_net::netns::NetNs;
+use holdfast_net::netns::{ChildGuard, NetNs};
 use holdfast_net::rtnl::Rtnl;
 use holdfast_testbed::daemons::status_at;
-use holdfast_testbed::harness::{Flow, accept, connect, listen};
+use holdfast_testbed::harness::{Flow, Harness, accept, connect, listen};
 use holdfast_testbed::link_process::GATEWAY_IF;
 use holdfast_testbed::topology::MH;
 use serde_json::Value;
@@ -41,6 +42,45 @@ fn second_mobile(gateway: &NetNs) -> NetNs {
     mh
 }
 
+/// A gateway with both interfaces.
+fn start(harness: &Harness, socket: &Path) -> ChildGuard {
+    let gateway = harness.topology.gateway();
+    let mut command = gateway.command(HOLDFAST);
+    command.args(["gateway", "--wireless", GATEWAY_IF, "--wireless", SECOND_IF]);
+    command.arg("--control-socket").arg(socket);
+    command
+        .arg("--state-file")
+        .arg(harness.folder().join("state"))
+        .stderr(Stdio::null());
+    gateway.spawn_guarded(command).unwrap()
+}
+
+fn is_attached(socket: &Path) -> bool {
+    status_at(socket).is_ok_and(|status| status["attached"] == true)
+}
+
+#[test]
+fn the_status_names_the_interface_that_is_served_and_the_one_that_is_waited_for() {
+    in_virtual_kernel!();
+    let harness = topology(&wired(1500), None);
+    let socket = harness.folder().join("gateway.sock");
+    let _daemon = start(&harness, &socket);
+    let first_line = || {
+        let mut command = Command::new(HOLDFAST);
+        let output = command.args(["status", "--socket"]).arg(&socket).output();
+        let text = String::from_utf8(output.unwrap().stdout).unwrap();
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    let shown = format!("(serves {GATEWAY_IF}, scheme auto; waits for the interface {SECOND_IF})");
+    await_that("the status names both interfaces", || {
+        first_line().ends_with(&shown)
+    });
+    let _second = second_mobile(harness.topology.gateway());
+    await_that("both interfaces are attached to", || is_attached(&socket));
+    let line = first_line();
+    assert!(!line.ends_with(')'), "{line}");
+}
+
 #[test]
 fn an_outage_of_one_interface_is_none_of_the_other() {
     in_virtual_kernel!();
@@ -48,17 +88,8 @@ fn an_outage_of_one_interface_is_none_of_the_other() {
     let gateway = harness.topology.gateway();
     let second = second_mobile(gateway);
     let socket = harness.folder().join("gateway.sock");
-    let mut command = gateway.command(HOLDFAST);
-    command.args(["gateway", "--wireless", GATEWAY_IF, "--wireless", SECOND_IF]);
-    command.arg("--control-socket").arg(&socket);
-    command
-        .arg("--state-file")
-        .arg(harness.folder().join("state"))
-        .stderr(Stdio::null());
-    let _daemon = gateway.spawn_guarded(command).unwrap();
-    await_that("both interfaces are attached to", || {
-        status_at(&socket).is_ok_and(|status| status["attached"] == true)
-    });
+    let _daemon = start(&harness, &socket);
+    await_that("both interfaces are attached to", || is_attached(&socket));
     let connection = |mh: &NetNs, port: u16| {
         let listener = listen(&harness.topology.fh, fh(), port).unwrap();
         let at_mh = connect(mh, fh(), port).unwrap();

@@ -8,7 +8,7 @@ pub(super) const ROWS: &[Row] = &[
     with_variable("HOLDFAST_LOG", "a=b=c", "gateway --config {d}/nope", 64, &["{d}/nope: cannot be read: No such file or directory (os error 2)", "name another with --config"]),
     with_variable("RUST_BACKTRACE", "1", "gateway --config {d}/nope", 64, &["{d}/nope: cannot be read: No such file or directory (os error 2)", "name another with --config"]),
     with_variable("COLUMNS", "1", "gateway --wirless w0", 64, &["unexpected argument '--wirless' found", "tip: a similar argument exists: '--wireless'", "see: holdfast gateway --help"]),
-    with_variable("PATH", "/nonexistent", "demo", 1, &["run TCP download, plain: start nginx: No such file or directory (os error 2)"]),
+    with_variable("PATH", "/nonexistent", "demo", 1, &["nginx: not found in PATH", "install it, on Debian: apt install nginx-light curl"]),
     with_variable("PATH", "/nonexistent", "gateway --wireless w0 --check", 1, &["this machine does not forward packets that arrive on w0; sysctl -w net.ipv4.ip_forward=1 (and net.ipv6.conf.al"]),
     with_variable("TERM", "nothing", "top", 1, &["top: needs a terminal", "`holdfast status` prints once, wherever to"]),
     with_variable("XDG_RUNTIME_DIR", "/nonexistent", "mobile --interface w0 --scheme none --gateway 10.2.0.1 --key-file {d}/nope", 64, &["key `mobile.key_file`: {d}/nope cannot be read: No such file or directory (os error 2)", "make it with `holdfast mobile keygen {d}/nope`"]),

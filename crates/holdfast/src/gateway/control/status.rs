@@ -18,6 +18,11 @@ impl Control {
             let workers: Vec<_> = workers.collect::<io::Result<_>>().ok()?;
             (workers, links.iter().all(|link| link.workers.is_attached()))
         };
+        let serving = if are_attached {
+            Vec::new()
+        } else {
+            self.serving()
+        };
         let names_interfaces = self.settings.borrow().wireless.len() > 1;
         let data_path = workers.first().map_or("none", |worker| worker.data_path);
         let mut seen: Option<StatusReply> = None;
@@ -49,6 +54,7 @@ impl Control {
             wired: settings.daemon.wired.clone(),
             data_path: data_path.into(),
             attached: seen.attached && are_attached,
+            serving,
             outages: self.outages.borrow().status(outages_max),
             link_bytes: link_bytes(&settings.wireless),
             ..seen
