@@ -207,8 +207,7 @@ impl<P: Payload> Gateway<P> {
             connection.on_syn(direction, segment, payload, seen, now);
             Verdict::Forward
         } else if segment.flags.has(Flags::RST) {
-            self.handle_rst(flow_id, direction, segment, now, actions);
-            Verdict::Forward
+            self.handle_rst(flow_id, direction, segment, now, actions)
         } else if segment.options.others && flow.stage == Stage::Adopting {
             if flow.follows_syns(direction, segment) {
                 connection.forget_cached();
@@ -263,14 +262,20 @@ impl<P: Payload> Gateway<P> {
         segment: &Segment,
         now: Instant,
         actions: &mut Actions<P>,
-    ) {
+    ) -> Verdict {
         let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) else {
-            return;
+            return Verdict::Forward;
         };
         let from_mh = direction == Direction::Uplink;
         if !flow.accepts_rst(from_mh, segment, scheme.get().acked_to_fh(flow)) {
             self.counters.implausible += 1;
-            return;
+            return Verdict::Forward;
+        }
+        let is_on_its_way = flow.has_backlog() && flow.owed.is_none() && !flow.has_own_sender;
+        let is_reached = |mobile: &Mobile| !mobile.is_away();
+        if !from_mh && is_on_its_way && self.mobiles.at(flow.mobile).is_some_and(is_reached) {
+            // It does not overtake the FH's data. The FH's host answers the MH's next segment with another.
+            return Verdict::Suppress;
         }
         let (mobile_id, waited) = (flow.mobile, flow.waits_for_ack());
         self.end_flow(flow_id, actions);
@@ -281,6 +286,7 @@ impl<P: Payload> Gateway<P> {
             let answered = Some(Answered { flow, waited });
             self.begin_recovery(mobile_id, LinkSource::Silence, answered, now, actions);
         }
+        Verdict::Forward
     }
 
     /// Both FINs are acknowledged: nothing more is done.

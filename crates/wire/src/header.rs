@@ -30,11 +30,15 @@ pub struct Header {
 }
 
 impl Header {
+    /// Headers can be copied if TCP's begins there: those before it leave room for all options of TCP.
+    pub const fn can_begin_tcp_at(offset: usize) -> bool {
+        offset + TCP_HEADER_LEN_MAX <= HEADER_LEN_MAX
+    }
+
     /// Copies the headers of `frame`; `None` if they are longer than
     /// [`HEADER_LEN_MAX`].
     pub fn copy_from(frame: &[u8], layout: &Layout) -> Option<Self> {
-        // Whatever options are set later must fit too.
-        if layout.tcp + TCP_HEADER_LEN_MAX > HEADER_LEN_MAX {
+        if !Self::can_begin_tcp_at(layout.tcp) {
             return None;
         }
         let mut bytes = [0; HEADER_LEN_MAX];

@@ -45,12 +45,21 @@ pub(super) struct Syns {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Syn {
     pub(super) seq: SeqNum,
+    /// After its data, if it has some (RFC 7413).
+    end: SeqNum,
     window: u16,
     window_scale: Option<u8>,
     sack_permitted: bool,
     timestamps: Option<Timestamps>,
     /// When it passed.
     at: Instant,
+}
+
+impl Syn {
+    /// The other end acknowledges the SYN, alone or with its data.
+    pub(super) fn is_acknowledged_by(&self, ack: SeqNum) -> bool {
+        ack == self.seq + 1 || ack == self.end
+    }
 }
 
 impl Syns {
@@ -159,6 +168,7 @@ impl<P: Payload> Flow<P> {
     ) -> bool {
         let syn = Syn {
             seq: segment.seq,
+            end: segment.end(),
             window: segment.window,
             window_scale: segment.options.window_scale,
             sack_permitted: segment.options.sack_permitted,
@@ -176,7 +186,8 @@ impl<P: Payload> Flow<P> {
             return false;
         }
         let opening = self.handshake.answered_by(from_mh);
-        let Some(opening) = opening.filter(|opening| opening.seq + 1 == segment.ack) else {
+        let Some(opening) = opening.filter(|opening| opening.is_acknowledged_by(segment.ack))
+        else {
             return false;
         };
         let (mh, fh) = if from_mh {

@@ -7,7 +7,7 @@ use crate::{Payload, Resend};
 /// Whether the MH leaves this flow alone unanswered: a device behind its address has left, or a
 /// firewall drops the port. A flow becomes mute when another one of its MH ends a silence, or when its
 /// second timer is in vain beside others. It stays mute until it is answered itself. Nothing of it counts
-/// as in flight, so that it makes no outage for the others. One segment of its cache goes out as a probe,
+/// as in flight, so that it makes no outage for the others. A segment of its cache, or a byte of it, goes out as a probe,
 /// and then one after each retransmission timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mute {
@@ -28,9 +28,9 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// The probe of a mute flow.
-    pub(crate) fn probe_mute(&mut self) -> Option<Resend<P>> {
+    /// The probe of a mute flow, of at most `len_max` bytes.
+    pub(crate) fn probe_mute(&mut self, len_max: u32) -> Option<Resend<P>> {
         self.mute = Mute::Probed;
-        self.probe(u32::MAX)
+        self.probe(len_max)
     }
 }

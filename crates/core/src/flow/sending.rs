@@ -397,6 +397,10 @@ impl<P: Payload> Flow<P> {
         // Karn: what is sent twice is not timed.
         self.timed = None;
         let ahead = sender == Sender::GatewayAhead;
+        let mut flags = piece.flags.without(Flags::ECE).with(Flags::ACK);
+        if self.fh.asks_for_less {
+            flags = flags.with(Flags::ECE);
+        }
         let timestamps = self.mh.timestamps.map(|mh| Timestamps {
             tsval: if ahead {
                 overtaking_tsval(piece.tsval, mh)
@@ -413,7 +417,7 @@ impl<P: Payload> Flow<P> {
             seq: piece.seq,
             ack: self.ack_for_mh(self.fh.ack),
             window: self.fh.window,
-            flags: piece.flags.with(Flags::ACK),
+            flags,
             timestamps,
             segment_len: piece.payload.segment_len().max(1),
             path_mtu: self.path_mtu,

@@ -167,6 +167,7 @@ impl<P: Payload> Flow<P> {
     pub(super) fn note_fh(&mut self, segment: &Segment) {
         self.fh.ack = segment.ack;
         self.fh.window = segment.window;
+        self.fh.asks_for_less = segment.flags.has(Flags::ECE);
         self.fh.window_largest = self.fh.window_largest.max(segment.window);
         if let Some(timestamps) = segment.options.timestamps {
             self.fh.tsecr = timestamps.tsecr;
@@ -396,7 +397,7 @@ impl<P: Payload> Flow<P> {
         let exact = expected.contains(&segment.seq)
             || (!from_mh && self.stage == Stage::Open && last.contains(&Some(segment.seq)));
         let syn = self.handshake.answered_by(from_mh);
-        let answers = syn.is_some_and(|syn| syn.seq + 1 == segment.ack);
+        let answers = syn.is_some_and(|syn| syn.is_acknowledged_by(segment.ack));
         match self.stage {
             Stage::Adopting => {
                 let first = self.handshake.agreed().map(|syns| {

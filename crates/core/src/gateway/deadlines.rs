@@ -30,6 +30,8 @@ const CLOSING_WAIT: Duration = Duration::from_secs(240);
 /// The same of a closed one whose halves have their own numbers: twice the MSL (RFC 9293,
 /// 3.4.2).
 const RENUMBERED_CLOSED_WAIT: Duration = Duration::from_secs(240);
+/// An FH with unacknowledged data sends something in this time: Linux retransmits every two minutes at least.
+const GIVEN_UP_WAIT: Duration = Duration::from_secs(300);
 /// A flow without a segment for this time is idle.
 pub(super) const IDLE_WAIT: Duration = Duration::from_secs(60);
 /// Forgotten flows are removed from [`Mobile::waiting`] when it is longer than this and twice the
@@ -156,6 +158,10 @@ impl<P: Payload> Gateway<P> {
             Stage::Adopting => ADOPTING_WAIT,
             Stage::Open | Stage::Opaque if flow.may_be_closed() => {
                 CLOSING_WAIT.min(self.settings.flow_idle_max)
+            }
+            // The FH has given up.
+            Stage::Open if flow.has_unacknowledged() && flow.cached_bytes() > 0 => {
+                GIVEN_UP_WAIT.min(self.settings.flow_idle_max)
             }
             Stage::Open | Stage::Opaque => self.settings.flow_idle_max,
         }

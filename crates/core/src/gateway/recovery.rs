@@ -236,7 +236,7 @@ impl<P: Payload> Gateway<P> {
             };
             let len_max = whole_segments(flow, allowance);
             let piece = if flow.mute == Mute::ToProbe {
-                flow.probe_mute()
+                flow.probe_mute(mobile.probe_len_max())
             } else {
                 flow.take_piece(len_max)
             };

@@ -142,7 +142,7 @@ impl Payload for Packet {
     }
 
     fn is_cacheable(&self) -> bool {
-        self.frame.is_cacheable()
+        self.frame.is_cacheable() && Header::can_begin_tcp_at(self.tcp.into())
     }
 
     fn renumbered(&self, own: &Segment) -> Option<Self> {
@@ -337,6 +337,24 @@ mod tests {
         assert!(matches!(content, Content::Unknown), "{content:?}");
         let (_, packet) = segment_of(&VnetHdr::default(), &whole);
         assert_eq!(packet.segment_len(), 3_000);
+    }
+
+    /// It would be cached, and could never be sent.
+    #[test]
+    fn a_segment_whose_headers_are_too_long_to_copy_is_not_cached() {
+        for (extension, is_cacheable) in [(40, true), (48, false)] {
+            let mut whole = frame(true, b"payload");
+            // Next header: hop-by-hop options, all of them padding.
+            let mut options = vec![6, (extension / 8 - 1) as u8, 1, extension as u8 - 4];
+            options.resize(extension, 0);
+            let len = u16::from_be_bytes([whole[18], whole[19]]) + extension as u16;
+            whole[18..20].copy_from_slice(&len.to_be_bytes());
+            whole[20] = 0;
+            whole.splice(54..54, options);
+            let (_, packet) = segment_of(&LEFT_TO_THE_DEVICE, &whole);
+            assert_eq!(packet.is_cacheable(), is_cacheable, "{extension}");
+            assert_eq!(packet.header().is_some(), is_cacheable, "{extension}");
+        }
     }
 
     #[test]

@@ -69,6 +69,21 @@ fn while_the_mh_is_silent_segments_pass_as_they_come() {
 }
 
 #[test]
+fn a_silence_that_ends_a_recovery_lets_the_copies_of_the_fh_pass() {
+    let mut bench = bench(Scheme::Auto);
+    let Busy { una, .. } = busy(&mut bench);
+    bench.wait(500);
+    assert!(bench.down(una, LEN).forwarded);
+    // The MH has got that one. All that the gateway sends then is lost.
+    bench.up(una + LEN);
+    assert_eq!(bench.counter("recoveries"), 1);
+    let missing = una + LEN;
+    bench.wait(2_000);
+    assert_eq!(bench.counter("silences"), 2);
+    assert!(bench.down(missing, LEN).forwarded);
+}
+
+#[test]
 fn an_answer_to_older_data_ends_the_silence_and_nothing_is_sent_again() {
     let mut bench = bench(Scheme::Auto);
     let Busy { una, tsval, .. } = busy(&mut bench);
@@ -431,6 +446,33 @@ fn a_slow_link_gets_no_ten_segments_at_once_after_an_outage() {
     bench.wait(3_000);
     let sent = bench.link_up().len() + bench.wait(300).len();
     assert!((2..=3).contains(&sent), "{sent}");
+}
+
+#[test]
+fn on_a_slow_link_the_probes_of_flows_without_an_answer_are_bytes() {
+    let mut bench = bench(Scheme::Auto);
+    for _ in 0..9 {
+        bench.mh_port += 1;
+        bench.shake_hands(0, 5000);
+        bench.up(1);
+        bench.forward(1, 1);
+    }
+    bench.mh_port += 1;
+    bench.shake_hands(0, 5000);
+    bench.up(1);
+    let una = over_slow_link(&mut bench);
+    bench.wait(4_000);
+    let mut lines = bench.up(una + 1).lines;
+    lines.extend(bench.wait(300));
+    let of_others: Vec<_> = lines
+        .iter()
+        .filter(|line| line.starts_with("DATA 1.."))
+        .collect();
+    assert!(!of_others.is_empty(), "{lines:?}");
+    assert!(
+        of_others.iter().all(|line| line.starts_with("DATA 1..2 ")),
+        "{lines:?}"
+    );
 }
 
 #[test]

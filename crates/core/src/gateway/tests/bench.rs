@@ -336,13 +336,18 @@ fn line(action: &Action<Packet>) -> Option<String> {
     } else {
         ""
     };
+    let ece = if segment.flags.has(Flags::ECE) {
+        " ECE"
+    } else {
+        ""
+    };
     Some(if segment.flags.has(Flags::RST) {
         format!(
             "RST to {} seq {seq}",
             if segment.to == FH { "FH" } else { "MH" }
         )
     } else if kind == "DATA" {
-        format!("DATA {seq}..{end}{fin} ts {tsval}")
+        format!("DATA {seq}..{end}{fin}{ece} ts {tsval}")
     } else if segment.to == FH {
         let (ack, window) = (segment.ack.get(), segment.window);
         format!("ACK {ack} wnd {window} seq {seq} ts {tsval},{tsecr}")

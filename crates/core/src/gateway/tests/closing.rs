@@ -25,6 +25,9 @@ use crate::{LinkState, Scheme, Settings, Side, SnoopSet};
 /// a few steps of the sweep. A full table takes 16 steps.
 const CLOSED_FORGOTTEN: Duration = Duration::from_secs(60 + 5);
 
+/// The same of a flow whose data are cached, and that neither end asks for (`GIVEN_UP_WAIT`).
+const GIVEN_UP_FORGOTTEN: Duration = Duration::from_secs(300 + 5);
+
 /// After this time a flow is forgotten that ended without a word: the default of the gateway's
 /// settings (RFC 5382, REQ-5).
 const IDLE_MAX: Duration = Duration::from_secs(2 * 3600 + 4 * 60);
@@ -116,6 +119,8 @@ impl Ending {
             // An FH that has set SND.NXT back resets with a number of its own.
             Self::MhVanishesAndFhResets if world.fh.sets_back => IDLE_FORGOTTEN,
             Self::MhVanishesAndFhResets if !world.saw_all_of(Side::Fh) => IDLE_FORGOTTEN,
+            // Its RST may wait for data that never arrive.
+            Self::MhVanishesAndFhResets => GIVEN_UP_FORGOTTEN,
             _ => CLOSED_FORGOTTEN,
         }
     }
@@ -458,6 +463,35 @@ fn reset_of(segment: Segment) -> Segment {
     reset.options.timestamps = None;
     (reset.window, reset.payload_len) = (0, 0);
     reset
+}
+
+/// A server closes with a request unread, or answers one after its end. The link would deliver its data first.
+#[test]
+fn a_reset_of_the_fh_does_not_overtake_its_data() {
+    for scheme in [Scheme::Auto, Scheme::Hold, Scheme::Snoop] {
+        for ends_at_once in [false, true] {
+            let mut bench = download(scheme);
+            bench.link_down();
+            let end = 4001 + 30 * LEN;
+            for begin in (4001..end).step_by(LEN as usize) {
+                bench.down(begin, LEN);
+            }
+            let mut lines = bench.link_up();
+            let reset = reset_of(bench.fh_segment(if ends_at_once { end } else { 1001 }, 0));
+            assert!(!bench.put(reset).forwarded, "{scheme:?}, {ends_at_once}");
+            for begin in (1001..end).step_by(LEN as usize) {
+                lines.extend(bench.wait(20));
+                let data = format!("DATA {begin}..{} ", begin + LEN);
+                let is_sent = lines.iter().any(|line| line.starts_with(&data));
+                assert!(is_sent, "{scheme:?}, {data}: {lines:?}");
+                lines.extend(bench.up(begin + LEN).lines);
+            }
+            // The FH's host answers what the MH sends.
+            let reset = reset_of(bench.fh_segment(end, 0));
+            assert!(bench.put(reset).forwarded, "{scheme:?}");
+            assert_eq!((bench.state(), bench.cached()), ("closed", 0), "{scheme:?}");
+        }
+    }
 }
 
 /// A RST ended the connection. That is no outage: the mobile's link is up.

@@ -3,7 +3,7 @@
 //! was lost once more. The others go on.
 
 use super::auto::with_sack;
-use super::bench::{Bench, LEN, bench_with, settings};
+use super::bench::{Bench, LEN, bench, bench_with, settings};
 use crate::Scheme;
 
 const SCHEMES: [Scheme; 3] = [Scheme::Auto, Scheme::Hold, Scheme::Snoop];
@@ -136,5 +136,22 @@ fn a_retransmission_of_one_flow_queues_nothing_of_the_others() {
             }
         }
         assert_eq!(queued, [0; 0], "{scheme:?}");
+    }
+}
+
+/// Linux gives up after some 15 minutes, and an FH that still waits retransmits every two minutes.
+#[test]
+fn what_no_fh_retransmits_any_more_leaves_the_cache_in_minutes() {
+    for scheme in SCHEMES {
+        let mut bench = bench(scheme);
+        bench.forward(1, 3);
+        bench.link_down();
+        for _ in 0..8 {
+            bench.wait(120_000);
+            bench.down(1, LEN);
+        }
+        assert_eq!(bench.cached(), 3_000, "{scheme:?}");
+        bench.wait(6 * 60_000);
+        assert_eq!(bench.cached(), 0, "{scheme:?}");
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keeping, noticing, sending on: what all schemes share and `hold` is.
 
-use holdfast_wire::SeqNum;
+use holdfast_wire::{Flags, SeqNum};
 
 use super::bench::{Bench, LEN, bench, bench_with, passed, settings, suppressed};
 use crate::link_state::{LinkSource, LinkState};
@@ -67,6 +67,24 @@ fn after_an_outage_all_is_sent_in_order_with_the_timestamps_of_the_fh() {
         "DATA 2001..3001 ts 1500",
     ];
     assert_eq!(lines, expected);
+}
+
+/// RFC 3168, 6.1.3: the FH asks until the MH has sent less, which it cannot show in an outage.
+#[test]
+fn what_waited_asks_the_mh_to_send_less_if_the_fh_still_does() {
+    for (asks_still, ece) in [(true, " ECE"), (false, "")] {
+        let mut bench = away(1);
+        let mut segment = bench.fh_segment(1001, LEN);
+        segment.flags = Flags::ACK.with(Flags::ECE);
+        bench.put(segment);
+        if !asks_still {
+            bench.down(2001, 0);
+        }
+        let mut lines = bench.recovers();
+        lines.retain(|line| line.starts_with("DATA"));
+        let expected = ["1..1001", "1001..2001"].map(|range| format!("DATA {range}{ece} ts 1000"));
+        assert_eq!(lines, expected);
+    }
 }
 
 #[test]

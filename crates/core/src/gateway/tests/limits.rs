@@ -5,7 +5,7 @@ use crate::gateway::tests::first_flow;
 use holdfast_wire::{Flags, PacketTooBig, Segment, SeqNum};
 
 use super::bench::{
-    Bench, LEN, bench, bench_with, lines, not_adopted, passed, settings, suppressed,
+    Bench, LEN, SHIFT, bench, bench_with, lines, not_adopted, passed, settings, suppressed,
 };
 use crate::gateway::deadlines::{STALE_MAX, SWEEP_SLOTS};
 use crate::testing::{FH, MH, Packet};
@@ -42,6 +42,23 @@ fn forged_segments_pass_and_change_no_state() {
         }
         assert_eq!(bench.counter("passed.implausible"), 4);
     }
+}
+
+/// RFC 7413: the SYN has data, and the FH acknowledges both at once.
+#[test]
+fn a_syn_with_data_is_known_like_any_other() {
+    let mut bench = not_adopted(settings(Scheme::Auto));
+    let mut syn = bench.mh_segment(0);
+    (syn.seq, syn.flags, syn.payload_len) = (SeqNum::new(5000), Flags::SYN, 300);
+    syn.options.window_scale = Some(SHIFT);
+    assert_eq!(bench.put(syn), passed());
+    assert_eq!(bench.put(bench.syn_ack(0, 5300)), passed());
+    let mut ack = bench.mh_segment(1);
+    ack.seq = SeqNum::new(5301);
+    assert_eq!(bench.put(ack), passed());
+    let flow = first_flow(&bench.gateway);
+    assert_eq!(flow.stage, Stage::Open);
+    assert_eq!(flow.mh.window_scale, Some(SHIFT));
 }
 
 #[test]
