@@ -62,8 +62,8 @@ pub(crate) struct FhState {
     pub ack: SeqNum,
     pub window: u16,
     pub tsecr: u32,
-    /// With that SEG.ACK the FH asks the MH to send less (ECE of RFC 3168).
-    pub asks_for_less: bool,
+    /// That segment reports congestion to the MH (ECE, RFC 3168).
+    pub reports_congestion: bool,
     /// The shift of the FH's windows; known if both SYNs were seen.
     window_scale: Option<u8>,
     window_largest: u16,

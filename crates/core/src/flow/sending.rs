@@ -398,7 +398,7 @@ impl<P: Payload> Flow<P> {
         self.timed = None;
         let ahead = sender == Sender::GatewayAhead;
         let mut flags = piece.flags.without(Flags::ECE).with(Flags::ACK);
-        if self.fh.asks_for_less {
+        if self.fh.reports_congestion {
             flags = flags.with(Flags::ECE);
         }
         let timestamps = self.mh.timestamps.map(|mh| Timestamps {

@@ -69,15 +69,15 @@ fn after_an_outage_all_is_sent_in_order_with_the_timestamps_of_the_fh() {
     assert_eq!(lines, expected);
 }
 
-/// RFC 3168, 6.1.3: the FH asks until the MH has sent less, which it cannot show in an outage.
+/// RFC 3168, 6.1.3: the FH does so until the MH has sent less, which it cannot show in an outage.
 #[test]
-fn what_waited_asks_the_mh_to_send_less_if_the_fh_still_does() {
-    for (asks_still, ece) in [(true, " ECE"), (false, "")] {
+fn what_waited_reports_congestion_if_the_fh_still_does() {
+    for (does_still, ece) in [(true, " ECE"), (false, "")] {
         let mut bench = away(1);
         let mut segment = bench.fh_segment(1001, LEN);
         segment.flags = Flags::ACK.with(Flags::ECE);
         bench.put(segment);
-        if !asks_still {
+        if !does_still {
             bench.down(2001, 0);
         }
         let mut lines = bench.recovers();
