@@ -7,8 +7,8 @@ use crate::{Payload, Resend};
 /// Whether the MH leaves this flow alone unanswered: a device behind its address has left, or a
 /// firewall drops the port. A flow becomes mute when another one of its MH ends a silence, or when its
 /// second timer is in vain beside others. It stays mute until it is answered itself. Nothing of it counts
-/// as in flight, so that it makes no outage for the others. A segment of its cache, or a byte of it, goes out as a probe,
-/// and then one after each retransmission timeout.
+/// as in flight, so that it makes no outage for the others. A segment of its cache, or a byte of it, goes
+/// out as a probe, and then one after each retransmission timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mute {
     /// It is answered, or has nothing in flight.

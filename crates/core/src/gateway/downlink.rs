@@ -213,12 +213,12 @@ fn disposition<P: Payload>(
         mobile.link == Link::Silent && !flow.in_persist && !backlog && flow.in_flight() == 0;
     let is_open = mobile.receives_at_once() || probes;
     // What the gateway itself sends may be what does not arrive: another header, another size.
-    let tries = is_copy && mobile.link == Link::Silent && mobile.receives_at_once();
-    let is_ours = is_copy && flow.retransmits_alone() && !tries;
+    let fh_tries = is_copy && mobile.link == Link::Silent && mobile.receives_at_once();
+    let is_ours = is_copy && flow.retransmits_alone() && !fh_tries;
     let has_turn = is_open && !backlog;
     let skips_nothing = segment.seq.at_or_before(flow.sent_nxt);
     // A segment waits only if the gateway will send it from the cache.
-    let waits = !has_turn && segment.end().after(flow.sent_nxt) && !(tries && skips_nothing);
+    let waits = !has_turn && segment.end().after(flow.sent_nxt) && !(fh_tries && skips_nothing);
     // A mute flow sends no more than probes: after some of them the FH's own copies do better.
     let waits = waits && (flow.mute == Mute::No || !is_copy || is_ours);
     let is_away = mobile.is_away() && !is_open;
