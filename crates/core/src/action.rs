@@ -2,7 +2,7 @@
 //! The engine's answer to a segment: a verdict and actions.
 
 use holdfast_wire::{
-    Endpoint, Flags, Header, PackedHeader, SackBlocks, Segment, SeqNum, Timestamps,
+    Endpoint, Flags, Header, LinkAddresses, PackedHeader, SackBlocks, Segment, SeqNum, Timestamps,
 };
 
 use crate::{Direction, FlowKey, FlowRecord};
@@ -45,6 +45,11 @@ pub trait Payload: Clone {
     /// Bytes of payload in each segment on the wire: `gso_size` of a super-segment,
     /// the payload's length otherwise.
     fn segment_len(&self) -> u32;
+
+    /// The addresses of the link layer that it came with. `None` if its link has none.
+    fn link_addresses(&self) -> Option<LinkAddresses> {
+        None
+    }
 
     /// Whether it may be cached: its checksum is correct, and its buffer is not needed for the next
     /// packet.

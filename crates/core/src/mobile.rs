@@ -27,7 +27,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use holdfast_wire::Instant;
+use holdfast_wire::{Instant, LinkAddresses};
 
 use crate::Payload;
 use crate::bandwidth::CellMember;
@@ -151,6 +151,8 @@ pub(crate) struct Mobile {
     pub pace_at: Instant,
     /// Its part in its cell.
     pub cell: CellMember,
+    /// Those of the newest packet to it. Cached ones may be for an earlier next hop.
+    pub link_addresses: Option<LinkAddresses>,
 }
 
 impl Mobile {
@@ -190,6 +192,22 @@ impl Mobile {
             window: 0,
             pace_at: now,
             cell: CellMember::default(),
+            link_addresses: None,
+        }
+    }
+
+    /// A packet to it has these. To another next hop a probe may be answered at once: the kernel has resolved it
+    /// anew.
+    pub(crate) fn note_link_addresses(&mut self, addresses: Option<LinkAddresses>, now: Instant) {
+        if addresses == self.link_addresses {
+            return;
+        }
+        let next_hop = |addresses: Option<LinkAddresses>| addresses?.first_chunk::<6>().copied();
+        let (old, new) = (next_hop(self.link_addresses), next_hop(addresses));
+        self.link_addresses = addresses;
+        let is_other = old.is_some() && old != new;
+        if let Some(probe_at) = self.probe_at.as_mut().filter(|_| is_other) {
+            *probe_at = now;
         }
     }
 

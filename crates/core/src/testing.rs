@@ -3,7 +3,9 @@
 
 use std::rc::Rc;
 
-use holdfast_wire::{Endpoint, Flags, Options, SackBlocks, Segment, SeqNum, Timestamps};
+use holdfast_wire::{
+    Endpoint, Flags, LinkAddresses, Options, SackBlocks, Segment, SeqNum, Timestamps,
+};
 
 use crate::{Direction, Made, Payload, Resend, Template, Verdict};
 
@@ -45,6 +47,7 @@ pub(crate) struct Packet {
     /// Bytes of payload in each segment on the wire.
     pub segment_len: u32,
     pub cacheable: bool,
+    pub link_addresses: Option<LinkAddresses>,
 }
 
 impl Template for Segment {
@@ -69,6 +72,10 @@ impl Payload for Packet {
 
     fn segment_len(&self) -> u32 {
         self.segment_len
+    }
+
+    fn link_addresses(&self) -> Option<LinkAddresses> {
+        self.link_addresses
     }
 
     fn is_cacheable(&self) -> bool {
@@ -116,6 +123,7 @@ impl Packet {
             bytes: bytes.into(),
             segment_len,
             cacheable: true,
+            link_addresses: None,
         }
     }
 
@@ -214,6 +222,7 @@ impl Packet {
                 bytes: self.bytes[from..to].into(),
                 segment_len: self.segment_len,
                 cacheable: self.cacheable,
+                link_addresses: self.link_addresses,
             }
         };
         (0..len).step_by(step).map(piece).collect()

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
@@ -18,13 +19,15 @@ use holdfast_net::keep_path::{Announcements, KeepPath, Peers, Protocols};
 use holdfast_net::readiness::wait_readable;
 use holdfast_net::rtnl::NeighbourMemory;
 use holdfast_net::tun::LayerKind;
-use holdfast_wire::Instant;
+use holdfast_wire::{Instant, LinkAddresses};
 
 use crate::command::{Attachment, Inbox, RunningWorker};
 use crate::outages::OutageSender;
 use crate::runtime::random_bytes;
+use next_hops::NextHops;
 
 mod attach;
+mod next_hops;
 mod report;
 
 /// Frames that are read in a row before anything else has its turn.
@@ -115,6 +118,9 @@ holdfast_core::counters! {
 /// What the keeper acts by.
 struct PathEdge {
     path: KeepPath,
+    next_hops: NextHops,
+    /// Where the IP header starts, bytes.
+    ip: usize,
     /// Peers whose packets will pass again when all that were taken are finished, and since when.
     draining: BTreeMap<PeerId, Instant>,
     write_errors: u64,
@@ -122,7 +128,15 @@ struct PathEdge {
 
 impl Edge<Frame> for PathEdge {
     fn send(&mut self, frame: &Frame) {
-        if let Err(error) = self.path.send(frame) {
+        let flow = self.flow(frame);
+        let newest = flow.and_then(|flow| self.next_hops.newest(flow.destination));
+        let sent = match newest {
+            Some(newest) if self.link_addresses(frame) != Some(newest) => {
+                self.path.send_with(frame, &newest)
+            }
+            _ => self.path.send(frame),
+        };
+        if let Err(error) = sent {
             self.write_errors += 1;
             tracing::debug!(%error, "write");
         }
@@ -141,6 +155,24 @@ impl Edge<Frame> for PathEdge {
     }
 }
 
+impl PathEdge {
+    fn flow(&self, frame: &Frame) -> Option<PacketFlow> {
+        PacketFlow::of(frame.bytes().get(self.ip..)?)
+    }
+
+    /// Those that the frame came with; none on a link without any.
+    fn link_addresses(&self, frame: &Frame) -> Option<LinkAddresses> {
+        frame.bytes().get(..self.ip)?.first_chunk().copied()
+    }
+
+    /// A frame that was taken shows where its next hop is.
+    fn note_next_hop(&mut self, destination: IpAddr, frame: &Frame) {
+        if let Some(addresses) = self.link_addresses(frame) {
+            self.next_hops.note(destination, addresses);
+        }
+    }
+}
+
 /// The state of the thread.
 struct KeepWorker {
     edge: PathEdge,
@@ -152,8 +184,6 @@ struct KeepWorker {
     inbox: Inbox,
     outages: OutageSender,
     settings: KeepSettings,
-    /// Where the IP header starts, bytes.
-    ip: usize,
     leaving: bool,
     announced: Vec<PeerId>,
     not_understood: u64,
@@ -178,10 +208,11 @@ impl KeepWorker {
         let (neighbours, ip) = neighbours_and_ip(path.interface())?;
         Ok(Self {
             neighbours,
-            ip,
             announcements: path.announcements()?,
             edge: PathEdge {
                 path,
+                next_hops: NextHops::default(),
+                ip,
                 draining: BTreeMap::new(),
                 write_errors: 0,
             },
@@ -246,12 +277,15 @@ impl KeepWorker {
 
     /// One frame that was taken.
     fn take(&mut self, frame: Frame) {
-        let packet = frame.bytes().get(self.ip..).unwrap_or_default();
+        let packet = frame.bytes().get(self.edge.ip..).unwrap_or_default();
         if has_no_source(packet) {
             // The kernel's own report of a multicast group of this device (RFC 3810, 5.2.13).
             return;
         }
         let flow = PacketFlow::of(packet);
+        if let Some(flow) = flow {
+            self.edge.note_next_hop(flow.destination, &frame);
+        }
         let found = flow.and_then(|flow| Some((flow, self.edge.path.peer(flow.destination)?)));
         let Some((flow, peer)) = found else {
             self.not_understood += 1;

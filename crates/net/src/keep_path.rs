@@ -8,12 +8,13 @@
 //! and flows were seen, in the [`PeerTable`]. See `docs/data-path.md`.
 
 use std::cell::RefCell;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 
 use holdfast_core::keep::PeerId;
+use holdfast_wire::LinkAddresses;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::attach_point::{AttachMode, HookSide};
@@ -21,7 +22,7 @@ use crate::bpf::{Hook, SharedValues, bpf};
 use crate::counters::{Counters, KEEP_PATH};
 use crate::datapath::{HEARTBEAT_AGE_MAX, Interface, create_device, read_frame, retry};
 use crate::frame::{BufferPool, Frame};
-use crate::tun::Tun;
+use crate::tun::{Tun, VNET_HDR_BYTES};
 
 mod peers;
 mod program;
@@ -153,6 +154,14 @@ impl KeepPath {
     /// Sends a frame out on the link as it came.
     pub fn send(&self, frame: &Frame) -> io::Result<()> {
         retry(|| self.device.write(frame.as_read()))
+    }
+
+    /// Sends a frame out on the link with other addresses of the link layer. It has a header of Ethernet.
+    pub fn send_with(&self, frame: &Frame, addresses: &LinkAddresses) -> io::Result<()> {
+        let vnet: [u8; VNET_HDR_BYTES] = frame.vnet().emit();
+        let rest = frame.bytes().get(addresses.len()..).unwrap_or_default();
+        let parts = [&vnet[..], addresses, rest].map(IoSlice::new);
+        retry(|| self.device.write_vectored(&parts))
     }
 
     /// A sign of life, with CLOCK_MONOTONIC in nanoseconds; costs one store.

@@ -6,11 +6,13 @@ use crate::checksum::Sum;
 use crate::{Flags, Layout, Segment, SeqNum};
 use core::net::IpAddr;
 
+mod link;
 mod made;
 mod options;
 mod packed;
 mod set_up;
 
+pub use link::LinkAddresses;
 pub use packed::PackedHeader;
 
 /// The longest link-layer, IP and TCP headers that are copied, bytes: Ethernet with

@@ -20,7 +20,7 @@ mod seq;
 mod time;
 mod unreachable;
 
-pub use header::{HEADER_LEN_MAX, Header, PackedHeader, checksum_is_right};
+pub use header::{HEADER_LEN_MAX, Header, LinkAddresses, PackedHeader, checksum_is_right};
 pub use ip::{dscp, ip_checksum_is_right};
 pub use parse::{Layout, NotTcp, PacketTooBig, is_icmp, parse, parse_packet_too_big};
 pub use segment::{Endpoint, Flags, Options, SackBlocks, Segment, Timestamps};

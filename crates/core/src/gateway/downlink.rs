@@ -50,6 +50,8 @@ impl<P: Payload> Gateway<P> {
 
 impl<P: Payload> Turn<'_, P> {
     fn on_fh_segment(&mut self, segment: &Segment, payload: &P) -> Verdict {
+        let link_addresses = payload.link_addresses();
+        self.mobile.note_link_addresses(link_addresses, self.now);
         let outcome = self.flow.track_fh_segment(segment, payload, self.now);
         if outcome.is_resynchronised {
             self.scheme.on_resynchronised(self.flow.fh.una);

@@ -22,6 +22,7 @@ mod long_pause;
 mod mtcp;
 mod mtcp_2007;
 mod mtcp_plus;
+mod next_hop;
 mod opened_by_fh;
 mod outages;
 mod property;

@@ -3,7 +3,7 @@
 
 use core::net::IpAddr;
 
-use holdfast_wire::{Instant, SeqNum};
+use holdfast_wire::{Instant, LinkAddresses, SeqNum};
 
 use super::flows::Row;
 use super::{Connection, Gateway};
@@ -95,6 +95,12 @@ impl<P: Payload> Gateway<P> {
     /// The mobile with this address, if it has flows.
     pub fn mobile(&self, address: IpAddr) -> Option<MobileView> {
         Some(self.view(self.mobiles.get(&address)?))
+    }
+
+    /// The addresses of the link layer with which the newest packet to this mobile came. What is sent to it
+    /// from the cache needs them: its next hop may have changed since.
+    pub fn link_addresses(&self, mobile: IpAddr) -> Option<LinkAddresses> {
+        self.mobiles.get(&mobile)?.link_addresses
     }
 
     fn view(&self, mobile: &Mobile) -> MobileView {

@@ -58,6 +58,7 @@ pub(super) fn resend(
             flags,
             len,
         } = part;
+        readdress(&mut header, piece.direction, engine);
         let compressed = if may_compress {
             engine.compress(piece, sent, len, flags, clock())
         } else {
@@ -84,9 +85,23 @@ pub(super) fn resend(
     Ok(())
 }
 
+/// The MH's next hop may have another address of the link layer than when the header was copied.
+fn readdress(header: &mut Header, direction: Direction, engine: &Gateway<Packet>) {
+    if direction == Direction::Downlink
+        && let Some(addresses) = engine.link_addresses(header.destination())
+    {
+        header.set_link_addresses(&addresses);
+    }
+}
+
 /// Sends a header without payload.
-pub(super) fn send_made(path: &DataPath, made: &Made<Header>) -> io::Result<()> {
-    let header = made_header(made).ok_or(io::ErrorKind::InvalidData)?;
+pub(super) fn send_made(
+    path: &DataPath,
+    made: &Made<Header>,
+    engine: &Gateway<Packet>,
+) -> io::Result<()> {
+    let mut header = made_header(made).ok_or(io::ErrorKind::InvalidData)?;
+    readdress(&mut header, made.direction, engine);
     path.write(
         made.direction,
         &VnetHdr::default(),
@@ -95,9 +110,15 @@ pub(super) fn send_made(path: &DataPath, made: &Made<Header>) -> io::Result<()> 
 }
 
 /// Sends a report to the sender at the MH.
-pub(super) fn send_unreachable(path: &DataPath, report: &Unreachable<Header>) -> io::Result<()> {
+pub(super) fn send_unreachable(
+    path: &DataPath,
+    report: &Unreachable<Header>,
+    engine: &Gateway<Packet>,
+) -> io::Result<()> {
     let (fh, mh) = (report.key.fh, report.key.mh);
-    let frame = unreachable(report.template.link(), mh, fh, report.seq);
+    let mut template = report.template;
+    readdress(&mut template, Direction::Downlink, engine);
+    let frame = unreachable(template.link(), mh, fh, report.seq);
     let frame = frame.ok_or(io::ErrorKind::InvalidData)?;
     for _ in 0..report.copies {
         let parts = [IoSlice::new(&frame)];
@@ -120,25 +141,23 @@ fn made_header(made: &Made<Header>) -> Option<Header> {
     })
 }
 
-/// Gives a packet back: the frame as it came, or behind other headers.
+/// Sends an earlier packet again: as it came but for the addresses of the link layer, or behind other headers.
 ///
 /// Errors: that of the device.
-pub(super) fn forward(path: &DataPath, packet: &Packet) -> io::Result<()> {
-    let frame = packet.frame();
-    match packet.other_header() {
-        None => path.forward(packet.direction(), frame),
-        Some(other) if other.is_alone => path.write(
-            packet.direction(),
-            &VnetHdr::default(),
-            &[IoSlice::new(other.header.as_bytes())],
-        ),
-        Some(other) => {
-            // Padding included, as it came.
-            let rest = &frame.bytes()[other.header.len()..];
-            let parts = [IoSlice::new(other.header.as_bytes()), IoSlice::new(rest)];
-            path.write(packet.direction(), frame.vnet(), &parts)
-        }
+pub(super) fn repeat(path: &DataPath, packet: &Packet, engine: &Gateway<Packet>) -> io::Result<()> {
+    let (frame, direction) = (packet.frame(), packet.direction());
+    let Some(mut header) = packet.header() else {
+        return path.forward(direction, frame);
+    };
+    readdress(&mut header, direction, engine);
+    let is_alone = packet.other_header().is_some_and(|other| other.is_alone);
+    let header_bytes = IoSlice::new(header.as_bytes());
+    if is_alone {
+        return path.write(direction, &VnetHdr::default(), &[header_bytes]);
     }
+    // Padding included, as it came.
+    let rest = &frame.bytes()[header.len()..];
+    path.write(direction, frame.vnet(), &[header_bytes, IoSlice::new(rest)])
 }
 
 /// Gives a segment back with these SACK blocks instead of its own; they are some of them. The kernel's

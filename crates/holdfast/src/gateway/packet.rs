@@ -5,7 +5,7 @@ use holdfast_core::{Direction, Payload};
 use holdfast_net::datapath::Gso;
 use holdfast_net::frame::{Frame, FrameBytes};
 use holdfast_wire::{
-    Header, Layout, PacketTooBig, Segment, checksum_is_right, ip_checksum_is_right,
+    Header, Layout, LinkAddresses, PacketTooBig, Segment, checksum_is_right, ip_checksum_is_right,
 };
 
 /// A TCP frame; a clone shares its buffer.
@@ -139,6 +139,11 @@ impl Payload for Packet {
 
     fn segment_len(&self) -> u32 {
         self.segment_len.into()
+    }
+
+    fn link_addresses(&self) -> Option<LinkAddresses> {
+        let link = &self.frame.bytes()[..self.ip.into()];
+        link.first_chunk().copied()
     }
 
     fn is_cacheable(&self) -> bool {

@@ -393,15 +393,15 @@ impl Worker {
                 }
                 Action::Send(made) => {
                     self.counters.made += 1;
-                    emit::send_made(&self.path, made)
+                    emit::send_made(&self.path, made, &self.engine)
                 }
                 Action::Repeat(packet) => {
                     self.counters.forwarded += 1;
-                    emit::forward(&self.path, packet)
+                    emit::repeat(&self.path, packet, &self.engine)
                 }
                 Action::Notify(unreachable) => {
                     self.counters.unreachables += u64::from(unreachable.copies);
-                    emit::send_unreachable(&self.path, unreachable)
+                    emit::send_unreachable(&self.path, unreachable, &self.engine)
                 }
                 Action::Record(record) => {
                     self.records.note(record);

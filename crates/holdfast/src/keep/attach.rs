@@ -17,7 +17,7 @@ impl KeepWorker {
         let next = self.edge.path.attach_again()?;
         let attachment = attachment(&next)?;
         let announcements = next.announcements()?;
-        (self.neighbours, self.ip) = neighbours_and_ip(next.interface())?;
+        (self.neighbours, self.edge.ip) = neighbours_and_ip(next.interface())?;
         self.announcements = announcements;
         let before = std::mem::replace(&mut self.edge.path, next);
         self.edge.draining.clear();

@@ -29,14 +29,14 @@ fn bind(ns: &NetNs, address: std::net::Ipv4Addr) -> UdpSocket {
 
 /// One datagram as the MH received it.
 #[derive(Debug)]
-struct Datagram {
+pub(super) struct Datagram {
     number: u64,
-    sent_ns: u64,
-    received_ns: u64,
+    pub(super) sent_ns: u64,
+    pub(super) received_ns: u64,
 }
 
 /// Datagrams from the FH to the MH, which answers each.
-fn datagrams(harness: &Harness) -> thread::JoinHandle<Vec<Datagram>> {
+pub(super) fn datagrams(harness: &Harness) -> thread::JoinHandle<Vec<Datagram>> {
     let at_fh = bind(&harness.topology.fh, FH.v4);
     let at_mh = bind(&harness.topology.mh, MH.v4);
     at_fh.connect((MH.v4, PORT)).unwrap();

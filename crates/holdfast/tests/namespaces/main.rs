@@ -27,6 +27,7 @@ mod mobile_guard;
 mod mobile_host;
 mod mobile_wake;
 mod mobile_wake_senders;
+mod next_hop;
 mod operations;
 mod outages;
 mod path_mtu;

@@ -90,7 +90,7 @@ pub(crate) fn suppressed(lines: &[&str]) -> Answer {
 }
 
 /// The bytes of the FH's stream; each shows its sequence number.
-fn stream(seq: u32, len: u32) -> Vec<u8> {
+pub(crate) fn stream(seq: u32, len: u32) -> Vec<u8> {
     (0..len)
         .map(|i| (seq.wrapping_add(i) % 251) as u8)
         .collect()

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::gateway::packet::{Content, classify};
-use holdfast_net::frame::BufferPool;
+use holdfast_core::Settings;
+use holdfast_net::frame::{BufferPool, Frame};
 use holdfast_net::tun::VNET_HDR_BYTES;
-use holdfast_wire::{SeqNum, Timestamps};
+use holdfast_wire::{LinkAddresses, SeqNum, Timestamps};
 
 mod kernel;
 
@@ -14,16 +15,19 @@ const BOUNDS: Bounds = Bounds {
 };
 
 /// What is read from a device, behind this header.
-fn read(vnet: &VnetHdr, direction: Direction, bytes: &[u8]) -> Packet {
+fn frame_of(vnet: &VnetHdr, bytes: &[u8]) -> Frame {
     let mut pool = BufferPool::new(1 << 20);
-    let frame = pool
-        .read(|buffer| {
-            buffer[..VNET_HDR_BYTES].copy_from_slice(&vnet.emit());
-            buffer[VNET_HDR_BYTES..VNET_HDR_BYTES + bytes.len()].copy_from_slice(bytes);
-            Ok(VNET_HDR_BYTES + bytes.len())
-        })
-        .unwrap();
-    match classify(&frame, direction, 0) {
+    let frame = pool.read(|buffer| {
+        buffer[..VNET_HDR_BYTES].copy_from_slice(&vnet.emit());
+        buffer[VNET_HDR_BYTES..VNET_HDR_BYTES + bytes.len()].copy_from_slice(bytes);
+        Ok(VNET_HDR_BYTES + bytes.len())
+    });
+    frame.unwrap()
+}
+
+/// The same as a segment.
+fn read(vnet: &VnetHdr, direction: Direction, bytes: &[u8]) -> Packet {
+    match classify(&frame_of(vnet, bytes), direction, 0) {
         Content::Segment(_, packet) => packet,
         other => panic!("{other:?}"),
     }
@@ -137,6 +141,43 @@ fn parsed(part: &Part) -> holdfast_wire::Segment {
     let mut bytes = part.header.as_bytes().to_vec();
     bytes.resize(bytes.len() + part.len as usize, 0);
     holdfast_wire::parse(&bytes, 0).unwrap().0
+}
+
+/// The same packet behind a header of Ethernet with these addresses.
+fn behind(addresses: LinkAddresses, packet: &Packet) -> (holdfast_wire::Segment, Packet) {
+    let frame = packet.frame();
+    let bytes = [&addresses[..], &[0x08, 0x00], frame.bytes()].concat();
+    let vnet = VnetHdr {
+        csum_start: frame.vnet().csum_start + 14,
+        ..*frame.vnet()
+    };
+    match classify(&frame_of(&vnet, &bytes), packet.direction(), 14) {
+        Content::Segment(segment, packet) => (segment, packet),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_made_of_a_cached_packet_goes_to_the_newest_next_hop_of_the_mh() {
+    let mut engine = Gateway::new(Settings::default());
+    let (old, new) = ([2; 12], [4; 12]);
+    let (_, cached) = behind(old, &packet(100));
+    let addressed = |engine: &Gateway<Packet>, direction| {
+        let mut header = cached.header().unwrap();
+        readdress(&mut header, direction, engine);
+        let (link, rest) = header.as_bytes().split_at(14);
+        assert_eq!(rest, &cached.header().unwrap().as_bytes()[14..]);
+        link[..12].to_vec()
+    };
+    assert_eq!(addressed(&engine, Direction::Downlink), old, "no such MH");
+    for addresses in [old, new] {
+        let (segment, newest) = behind(addresses, &packet(200));
+        let (way, now) = (Direction::Downlink, Instant::from_millis(1));
+        let _ = engine.handle_segment(way, &segment, &newest, now, &mut Vec::new());
+        assert_eq!(addressed(&engine, way), addresses);
+        // The next hop toward the FH is another one.
+        assert_eq!(addressed(&engine, Direction::Uplink), old);
+    }
 }
 
 #[test]

@@ -29,6 +29,11 @@ struct Done {
     with_whole_checksum: u32,
 }
 
+/// An engine that knows of no other next hop.
+fn without_mobiles() -> Gateway<Packet> {
+    Gateway::new(Settings::default())
+}
+
 /// Gives each segment to `handle` until `stop`; all other frames pass.
 fn serve(
     path: &DataPath,
@@ -217,6 +222,7 @@ fn both_kernels_take_segments_that_were_renumbered() {
     for is_left_to_the_device in [true, false] {
         let topology = topology(is_left_to_the_device);
         let renumber = |path: &DataPath, stop: &AtomicBool| {
+            let engine = without_mobiles();
             let (mut loss, mut sacks) = (Loss::default(), 0);
             serve(path, stop, |direction, _, segment, packet| {
                 if loss.takes(direction, segment) {
@@ -224,7 +230,7 @@ fn both_kernels_take_segments_that_were_renumbered() {
                 }
                 sacks += u32::from(!segment.options.sack.is_empty());
                 let other = on_the_other_half(direction, segment, 0x8765_4321);
-                forward(path, &packet.renumbered(&other).unwrap()).unwrap();
+                repeat(path, &packet.renumbered(&other).unwrap(), &engine).unwrap();
             });
             (loss.lost, sacks)
         };
@@ -248,6 +254,7 @@ fn the_mh_takes_an_answer_that_the_gateway_made_of_its_own_segment() {
     }
     let topology = topology(true);
     let refuse = |path: &DataPath, stop: &AtomicBool| {
+        let engine = without_mobiles();
         let mut refused = 0;
         serve(path, stop, |direction, frame, segment, packet| {
             if segment.flags != Flags::SYN {
@@ -266,7 +273,7 @@ fn the_mh_takes_an_answer_that_the_gateway_made_of_its_own_segment() {
                 options: Options::default(),
                 payload_len: 0,
             };
-            forward(path, &packet.answered(&answer).unwrap()).unwrap();
+            repeat(path, &packet.answered(&answer).unwrap(), &engine).unwrap();
         });
         refused
     };
@@ -288,6 +295,7 @@ fn the_mh_takes_a_made_reset_and_a_report_about_its_segment() {
     }
     let topology = topology(true);
     let meddle = |path: &DataPath, stop: &AtomicBool| {
+        let engine = without_mobiles();
         let (mut template, mut reported, mut was_reset) = (None, false, false);
         serve(path, stop, |direction, frame, segment, packet| {
             if direction == Direction::Downlink {
@@ -313,7 +321,7 @@ fn the_mh_takes_a_made_reset_and_a_report_about_its_segment() {
                     timestamps: None,
                     sack: SackBlocks::default(),
                 };
-                send_made(path, &made).unwrap();
+                send_made(path, &made, &engine).unwrap();
             } else {
                 reported = true;
                 let report = Unreachable {
@@ -322,7 +330,7 @@ fn the_mh_takes_a_made_reset_and_a_report_about_its_segment() {
                     seq: segment.seq,
                     copies: 2,
                 };
-                send_unreachable(path, &report).unwrap();
+                send_unreachable(path, &report, &engine).unwrap();
             }
         });
         (reported, was_reset)

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which addresses of the link layer the newest packets had. A kept packet may be for a next hop that has another
+//! one by now.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use holdfast_wire::LinkAddresses;
+
+/// With more destinations, or more changes, all are forgotten: packets then go out as they came.
+const ENTRIES_MAX: usize = 4_096;
+
+/// What is known of the next hops. Of each entry it is known with which packet it came.
+#[derive(Debug, Default)]
+pub(super) struct NextHops {
+    packets: u64,
+    /// The newest addresses, by destination.
+    newest: BTreeMap<IpAddr, (LinkAddresses, u64)>,
+    /// Which addresses came after others, for the same destination.
+    successors: BTreeMap<LinkAddresses, (LinkAddresses, u64)>,
+}
+
+impl NextHops {
+    /// A packet to `destination` came with these.
+    pub(super) fn note(&mut self, destination: IpAddr, addresses: LinkAddresses) {
+        if self.newest.len() >= ENTRIES_MAX || self.successors.len() >= ENTRIES_MAX {
+            self.newest.clear();
+            self.successors.clear();
+        }
+        self.packets += 1;
+        let entry = (addresses, self.packets);
+        let before = self.newest.insert(destination, entry);
+        if let Some((before, _)) = before
+            && before != addresses
+        {
+            self.successors.insert(before, entry);
+        }
+    }
+
+    /// Those for a packet to `destination` that is sent now. A destination without a newer packet is behind the
+    /// same next hop as before: it follows those whose addresses have changed since. None: nothing is known.
+    pub(super) fn newest(&self, destination: IpAddr) -> Option<LinkAddresses> {
+        let (mut addresses, mut packet) = *self.newest.get(&destination)?;
+        while let Some((successor, at)) = self.successors.get(&addresses)
+            && *at > packet
+        {
+            (addresses, packet) = (*successor, *at);
+        }
+        Some(addresses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: LinkAddresses = [1; 12];
+    const B: LinkAddresses = [2; 12];
+    const C: LinkAddresses = [3; 12];
+
+    fn host(number: u8) -> IpAddr {
+        [10, 2, 0, number].into()
+    }
+
+    #[test]
+    fn a_destination_has_the_addresses_of_its_newest_packet() {
+        let mut hops = NextHops::default();
+        assert_eq!(hops.newest(host(1)), None);
+        // A next hop that returns is no loop.
+        for addresses in [A, B, A, B, C, A] {
+            hops.note(host(1), addresses);
+            assert_eq!(hops.newest(host(1)), Some(addresses));
+        }
+    }
+
+    #[test]
+    fn one_without_a_newer_packet_follows_others_of_the_same_next_hop() {
+        let mut hops = NextHops::default();
+        hops.note(host(1), A);
+        hops.note(host(2), A);
+        hops.note(host(3), C);
+        hops.note(host(2), B);
+        assert_eq!(hops.newest(host(1)), Some(B));
+        assert_eq!(hops.newest(host(3)), Some(C), "behind another one");
+        hops.note(host(2), C);
+        assert_eq!(hops.newest(host(1)), Some(C));
+        // Its own packet counts more than what others have shown before.
+        hops.note(host(1), A);
+        assert_eq!(hops.newest(host(1)), Some(A));
+    }
+
+    #[test]
+    fn entries_have_a_limit() {
+        let mut hops = NextHops::default();
+        for number in 0..2 * ENTRIES_MAX as u32 {
+            hops.note(std::net::Ipv4Addr::from(number).into(), A);
+        }
+        assert!(hops.newest.len() <= ENTRIES_MAX);
+        assert_eq!(hops.newest(host(1)), None);
+    }
+}
