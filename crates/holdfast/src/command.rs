@@ -69,8 +69,12 @@ pub(crate) enum Command {
         /// Where the report goes.
         reply: mpsc::Sender<StatusReply>,
     },
-    /// The interface was removed, and one with its name is there: attach to it.
+    /// No interface has the name, or another one: have all packets pass, wherever the old one is now.
+    Detach,
+    /// An interface with the name is there: attach to it, and take nothing yet.
     Attach(SyncSender<io::Result<Attachment>>),
+    /// All workers of the interface are attached: take packets.
+    Take,
     /// The limits from now on.
     Limits(Box<Limits>),
     /// Deliver what is owed, then leave.

@@ -2,15 +2,16 @@
 //! The packet workers of one interface: the engine's for TCP, that of `keep`, or both. Gateway and
 //! mobile use them alike.
 //!
-//! They are started when the interface is there for the first time. When it is removed they live on
-//! with all flows; when an interface of that name is there again they attach to it.
+//! They are started when the interface is there for the first time. When none has the name any more they
+//! detach, and live on with all flows. When an interface of that name is there again they attach to it.
+//! They take packets when all are attached: before, the link has no carrier, and TCP would wait.
 
 use std::time::Duration;
 
 use anyhow::bail;
 use holdfast_net::datapath::monotonic_ns;
 
-use crate::command::{Command, RunningWorker};
+use crate::command::{Attaching, Command, RunningWorker};
 
 /// How often it is looked whether a worker has ended.
 const LOOK: Duration = Duration::from_millis(5);
@@ -27,21 +28,19 @@ impl Workers {
     /// The interface is there, under this index, or none of that name is. `start` starts the workers
     /// for the first time.
     ///
-    /// Errors: those of `start` or of attaching; then the next call tries again.
+    /// Errors: those of `start` or of attaching; then all packets pass, and the next call tries again.
     pub(crate) fn note_interface(
         &mut self,
         ifindex: Option<u32>,
         start: impl FnOnce(&mut Vec<RunningWorker>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        if self.attached == ifindex {
+        if ifindex.is_some() && self.attached == ifindex {
             return Ok(());
         }
-        self.attached = None;
+        if ifindex.is_none() || self.is_attached() {
+            self.detach();
+        }
         let Some(ifindex) = ifindex else {
-            // Another one may get the same index.
-            for worker in &mut self.running {
-                worker.attachment.link_ifindex = 0;
-            }
             return Ok(());
         };
         if self.running.is_empty() {
@@ -62,9 +61,22 @@ impl Workers {
                 }
             }
         }
+        self.send(&Command::Take);
         let first = self.running.first();
         self.attached = first.map(|worker| worker.attachment.link_ifindex);
         Ok(())
+    }
+
+    /// Has all packets pass: the interface has another name, is in another namespace, or is removed.
+    fn detach(&mut self) {
+        self.attached = None;
+        // One that hangs does not beat, so that they pass all the same.
+        self.send(&Command::Detach);
+        for worker in &mut self.running {
+            // Another interface may get the same index, and a late answer is about this one.
+            worker.attachment.link_ifindex = 0;
+            worker.attaching = Attaching::default();
+        }
     }
 
     /// Whether packets can be taken.

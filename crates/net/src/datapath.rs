@@ -94,7 +94,8 @@ pub struct DataPath {
     heartbeat: SharedValues,
     bridge_port: SharedValues,
     // Fields drop in this order: no packet may be redirected to a removed device.
-    _hooks: [Hook; 2],
+    /// None: it is detached.
+    hooks: Option<[Hook; 2]>,
     giving: [Hook; 2],
     down: Tun,
     up: Tun,
@@ -104,6 +105,8 @@ pub struct DataPath {
     copies: Option<[Tun; 2]>,
     taken_peers: MapHandle,
     options: PathOptions,
+    /// Whether a beat has packets taken.
+    may_take: bool,
 }
 
 impl DataPath {
@@ -165,7 +168,8 @@ impl DataPath {
         Ok(Self {
             heartbeat,
             bridge_port,
-            _hooks: hooks,
+            hooks: Some(hooks),
+            may_take: true,
             giving,
             down,
             up,
@@ -177,11 +181,13 @@ impl DataPath {
         })
     }
 
-    /// A data path of the same kind at the interface that has the name now. It takes the same peers.
+    /// A data path of the same kind at the interface that has the name now. It takes the same peers, but
+    /// nothing until [`DataPath::start_taking`].
     ///
     /// Errors: as [`DataPath::attach`].
     pub fn attach_again(&self) -> io::Result<Self> {
-        let next = Self::attach_with(&self.interface.name, self.options)?;
+        let mut next = Self::attach_with(&self.interface.name, self.options)?;
+        next.may_take = false;
         for peer in self.taken_peers.keys() {
             let entered = next.taken_peers.update(&peer, &[1], MapFlags::ANY);
             entered.map_err(|error| bpf("taken peers", &error))?;
@@ -270,20 +276,26 @@ impl DataPath {
         }
     }
 
-    /// Gives a frame back as it came.
+    /// Gives a frame back as it came. A detached path sends nothing.
     pub fn forward(&self, direction: Direction, frame: &Frame) -> io::Result<()> {
+        if self.hooks.is_none() {
+            return Ok(());
+        }
         let tun = self.device(direction);
         retry(|| tun.write(frame.as_read()))
     }
 
     /// Gives back, or sends, the frame whose parts are `parts`, at most
-    /// [`WRITE_PARTS_MAX`].
+    /// [`WRITE_PARTS_MAX`]. A detached path sends nothing.
     pub fn write(
         &self,
         direction: Direction,
         vnet: &VnetHdr,
         parts: &[IoSlice<'_>],
     ) -> io::Result<()> {
+        if self.hooks.is_none() {
+            return Ok(());
+        }
         let header: [u8; VNET_HDR_BYTES] = vnet.emit();
         let mut whole = [IoSlice::new(&[]); WRITE_PARTS_MAX + 1];
         whole[0] = IoSlice::new(&header);
@@ -297,7 +309,22 @@ impl DataPath {
 
     /// A sign of life, with CLOCK_MONOTONIC in nanoseconds; costs one store.
     pub fn beat(&self, monotonic_ns: u64) {
-        self.heartbeat.store(0, monotonic_ns);
+        if self.may_take {
+            self.heartbeat.store(0, monotonic_ns);
+        }
+    }
+
+    /// From the next beat on packets are taken.
+    pub const fn start_taking(&mut self) {
+        self.may_take = self.hooks.is_some();
+    }
+
+    /// Has all packets pass for good: beats have no effect any more, and the programs are detached from the
+    /// interface. This also does so where it has another name, or is in another namespace.
+    pub fn detach(&mut self) {
+        self.may_take = false;
+        self.stop_taking();
+        self.hooks = None;
     }
 
     /// Has all packets passed on from now on, until the next beat.

@@ -48,7 +48,8 @@ pub enum Protocols {
 pub struct KeepPath {
     heartbeat: SharedValues,
     // Fields drop in this order: no packet may be redirected to a removed device.
-    hooks: [Hook; 2],
+    /// None: it is detached.
+    hooks: Option<[Hook; 2]>,
     _giving: Hook,
     device: Tun,
     interface: Interface,
@@ -57,6 +58,8 @@ pub struct KeepPath {
     counters: Counters,
     mode: AttachMode,
     protocols: Protocols,
+    /// Whether a beat has packets taken.
+    may_take: bool,
 }
 
 impl KeepPath {
@@ -96,8 +99,9 @@ impl KeepPath {
         ];
         Ok(Self {
             heartbeat,
-            hooks,
+            hooks: Some(hooks),
             _giving: giving,
+            may_take: true,
             device,
             interface,
             table,
@@ -108,12 +112,15 @@ impl KeepPath {
         })
     }
 
-    /// A data path of the same kind at the interface that has the name now. It follows no peer yet.
+    /// A data path of the same kind at the interface that has the name now. It follows no peer yet, and takes nothing
+    /// until [`KeepPath::start_taking`].
     ///
     /// Errors: as [`KeepPath::attach`].
     pub fn attach_again(&self) -> io::Result<Self> {
         let taken = (self.table.kind(), self.protocols);
-        Self::attach(&self.interface.name, self.mode, taken, self.table.seed())
+        let mut next = Self::attach(&self.interface.name, self.mode, taken, self.table.seed())?;
+        next.may_take = false;
+        Ok(next)
     }
 
     /// The link's interface as it was when attached.
@@ -123,7 +130,7 @@ impl KeepPath {
 
     /// Whether the programs detach by themselves when this process dies (TCX).
     pub fn detaches_on_death(&self) -> bool {
-        self.hooks.iter().all(Hook::is_tcx)
+        self.hooks.iter().flatten().all(Hook::is_tcx)
     }
 
     /// The device, to wait for frames.
@@ -151,8 +158,11 @@ impl KeepPath {
         read_frame(&self.device, pool)
     }
 
-    /// Sends a frame out on the link as it came.
+    /// Sends a frame out on the link as it came. A detached path sends nothing.
     pub fn send(&self, frame: &Frame) -> io::Result<()> {
+        if self.hooks.is_none() {
+            return Ok(());
+        }
         retry(|| self.device.write(frame.as_read()))
     }
 
@@ -166,7 +176,21 @@ impl KeepPath {
 
     /// A sign of life, with CLOCK_MONOTONIC in nanoseconds; costs one store.
     pub fn beat(&self, monotonic_ns: u64) {
-        self.heartbeat.store(0, monotonic_ns);
+        if self.may_take {
+            self.heartbeat.store(0, monotonic_ns);
+        }
+    }
+
+    /// From the next beat on packets are taken.
+    pub const fn start_taking(&mut self) {
+        self.may_take = self.hooks.is_some();
+    }
+
+    /// As [`DataPath::detach`](crate::datapath::DataPath::detach).
+    pub fn detach(&mut self) {
+        self.may_take = false;
+        self.stop_taking();
+        self.hooks = None;
     }
 
     /// Has all packets pass from now on, until the next beat.

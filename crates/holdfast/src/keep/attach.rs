@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The worker attaches to another interface of the same name, and takes over other limits.
+//! The worker leaves an interface, attaches to another one of the same name, and takes over other limits.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,6 +11,16 @@ use super::{KeepWorker, attachment, limits_for, neighbours_and_ip, pool_bytes_ma
 use crate::command::Attachment;
 
 impl KeepWorker {
+    /// All packets pass. What was taken goes on first, where the interface is still there.
+    pub(super) fn detach(&mut self) {
+        self.edge.path.stop_taking();
+        // An error comes again in the next turn.
+        while self.read_batch().unwrap_or_default() > 0 {}
+        self.edge.path.detach();
+        // The interface has its own again, or is not there.
+        self.neighbours = None;
+    }
+
     /// The interface was removed, and one with its name is there. Queued packets stay, unless they
     /// begin with a header that is not this interface's.
     pub(super) fn attach_again(&mut self) -> io::Result<Attachment> {

@@ -51,6 +51,8 @@ impl KeepWorker {
                     }
                 }
             }
+            Command::Detach => self.detach(),
+            Command::Take => self.edge.path.start_taking(),
             Command::Attach(reply) => {
                 // The control thread may have lost its patience.
                 let _ = reply.try_send(self.attach_again());

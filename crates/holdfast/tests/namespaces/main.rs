@@ -32,6 +32,7 @@ mod operations;
 mod outages;
 mod path_mtu;
 mod reload;
+mod renamed;
 mod restart;
 mod router;
 mod running_kernel;

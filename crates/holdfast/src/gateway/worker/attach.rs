@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The worker attaches to another interface of the same name, and takes over other limits.
+//! The worker leaves an interface, attaches to another one of the same name, and takes over other limits.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use holdfast_core::Direction;
 use holdfast_net::datapath::{DataPath, now};
 use holdfast_net::tun::LayerKind;
 
-use super::{Worker, ip_offset, pool_bytes_max};
+use super::{BATCH_FRAMES, Worker, ip_offset, pool_bytes_max};
 use crate::command::{Attachment, Limits};
 
 /// The data path as others see it. Errors: no descriptor is free.
@@ -30,6 +30,17 @@ pub(in crate::gateway) fn path_name(path: &DataPath) -> &'static str {
 }
 
 impl Worker {
+    /// All packets pass. What was taken goes on first, where the interface is still there.
+    pub(super) fn detach(&mut self) {
+        self.path.stop_taking();
+        self.quota = [BATCH_FRAMES; 2];
+        // An error comes again in the next turn.
+        while self.read_batches().unwrap_or_default() {}
+        // A batch that was not full may have raced with the last frame taken.
+        let _ = self.read_batches();
+        self.path.detach();
+    }
+
     /// The interface was removed, and one with its name is there. The flows stay, and their cached
     /// frames, unless the frames begin with a header that is not this interface's.
     pub(super) fn attach_again(&mut self) -> io::Result<Attachment> {

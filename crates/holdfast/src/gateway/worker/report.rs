@@ -61,6 +61,8 @@ impl Worker {
             Command::Forget(addresses) => self.engine.forget_addresses(&addresses),
             Command::Mtu(mtu) => self.bounds.wireless_mtu = mtu,
             Command::BridgePort(is_port) => self.path.set_bridge_port(is_port),
+            Command::Detach => self.detach(),
+            Command::Take => self.path.start_taking(),
             Command::Attach(reply) => {
                 // The control thread may have lost its patience.
                 let _ = reply.try_send(self.attach_again());
