@@ -123,3 +123,6 @@ impl Workers {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -42,6 +42,8 @@ pub(super) fn shown(links: &[(&str, Serving)], scheme: &str) -> Vec<String> {
 pub(super) struct WirelessLink {
     pub(super) interface: NamedInterface,
     pub(super) workers: Workers,
+    /// Its carrier, as last reported by the kernel.
+    carrier: bool,
     /// Carrier and MTU as last reported to the workers.
     reported: Option<(bool, u32)>,
     /// Whether the interface is a port of a bridge, as last reported by the kernel.
@@ -50,17 +52,22 @@ pub(super) struct WirelessLink {
 }
 
 impl WirelessLink {
+    fn new(name: &str, starter: Starter) -> Self {
+        Self {
+            interface: NamedInterface::new(name),
+            workers: Workers::default(),
+            carrier: false,
+            reported: None,
+            is_bridge_port: false,
+            starter,
+        }
+    }
+
     /// Attaches to the interface; if there is none yet, when it appears.
     ///
     /// Errors: the packets of the interface cannot be taken, or the settings are wrong.
     pub(super) fn open(name: &str, starter: Starter) -> anyhow::Result<Self> {
-        let mut link = Self {
-            interface: NamedInterface::new(name),
-            workers: Workers::default(),
-            reported: None,
-            is_bridge_port: false,
-            starter,
-        };
+        let mut link = Self::new(name, starter);
         match Interface::query(name) {
             Ok(found) => {
                 link.interface.ifindex = Some(found.ifindex);
@@ -106,8 +113,7 @@ impl WirelessLink {
         }
         self.try_to_attach();
         self.order(&Command::BridgePort(self.is_bridge_port))?;
-        let carrier = has_carrier(&self.interface.name).unwrap_or(false);
-        self.report(carrier && self.workers.is_attached(), 0)
+        self.report(self.has_carrier(), 0)
     }
 
     /// Takes a report about an interface.
@@ -132,10 +138,15 @@ impl WirelessLink {
         }
         self.is_bridge_port = state.is_bridge_port;
         self.order(&Command::BridgePort(self.is_bridge_port))?;
-        let is_there = self.workers.is_attached();
-        // The kernel's report may be a second late: by now the carrier may be another.
-        let carrier = is_there && has_carrier(&state.name).unwrap_or(state.carrier);
-        self.report(carrier, state.mtu)
+        self.carrier = state.carrier;
+        self.report(self.has_carrier(), state.mtu)
+    }
+
+    /// Whether there is a carrier for the workers.
+    fn has_carrier(&self) -> bool {
+        // The kernel's report may be a second late. PPP and tunnels can only be known by it.
+        let carrier = || has_carrier(&self.interface.name).unwrap_or(self.carrier);
+        self.workers.is_attached() && carrier()
     }
 
     /// The interface, if it was removed and the report of that got lost.
@@ -195,7 +206,16 @@ impl WirelessLink {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::path::Path;
+    use std::rc::Rc;
+    use std::sync::mpsc::Receiver;
+
+    use tokio::sync::mpsc::channel;
+
     use super::*;
+    use crate::settings::GatewaySettings;
+    use crate::workers::tests::{IFINDEX, counters_or_skip, next, worker, workers};
 
     #[test]
     fn an_interface_that_is_there_is_not_waited_for() {
@@ -215,5 +235,60 @@ mod tests {
         );
         let failed = shown(&links[1..2], "auto");
         assert_eq!(failed, ["cannot attach to wlan1, and packets pass by"]);
+    }
+
+    /// As PPP and tunnels, it answers no query of its carrier: nothing has this name.
+    const NAME: &str = "hf-nowhere";
+
+    fn link(workers: Workers) -> WirelessLink {
+        let text = format!("[gateway]\nwireless = \"{NAME}\"\n");
+        let settings = GatewaySettings::of_text(Path::new("hf.toml"), &text).unwrap();
+        WirelessLink {
+            workers,
+            ..WirelessLink::new(
+                NAME,
+                Starter {
+                    wireless: NAME.into(),
+                    settings: Rc::new(RefCell::new(settings)),
+                    report: channel(1).0,
+                    outages: channel(1).0,
+                },
+            )
+        }
+    }
+
+    /// The next report about the carrier.
+    fn carrier(commands: &Receiver<Command>) -> LinkEvent {
+        loop {
+            if let Command::AllLinks { event, source } = next(commands) {
+                assert_eq!(source, LinkSource::Carrier);
+                return event;
+            }
+        }
+    }
+
+    #[test]
+    fn a_late_attach_finds_the_carrier_that_the_kernel_has_reported() {
+        let test = "a_late_attach_finds_the_carrier_that_the_kernel_has_reported";
+        let Some(counters) = counters_or_skip(test) else {
+            return;
+        };
+        let (running, commands) = worker(&counters, 1);
+        let mut link = link(workers(vec![running]));
+        let state = InterfaceState {
+            ifindex: IFINDEX,
+            name: NAME.into(),
+            carrier: true,
+            up: true,
+            removed: false,
+            mtu: 1500,
+            is_bridge_port: false,
+        };
+        link.handle_interface(&state).unwrap();
+        assert_eq!(carrier(&commands), LinkEvent::Down, "packets pass by");
+        link.look_again().unwrap();
+        assert!(link.workers.is_attached());
+        assert_eq!(carrier(&commands), LinkEvent::Up);
+        link.workers.release();
     }
 }
