@@ -1,45 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The interface of the settings: a name, which has an interface now, another one later, or none.
 //!
-//! PPP, WWAN, tunnels and USB devices are removed and made again. The index shows which is which.
+//! PPP, WWAN, tunnels and USB devices are removed and made again: the index shows which is which. A modem may change
+//! to raw IP under its index, and then is another interface too.
 
+use holdfast_net::datapath::InterfaceId;
 use holdfast_net::monitor::InterfaceState;
 
-/// A name, and the index of the interface that has it.
+/// A name, and which interface has it.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedInterface {
     pub(crate) name: String,
-    pub(crate) ifindex: Option<u32>,
+    /// None: there is none.
+    pub(crate) id: Option<InterfaceId>,
 }
 
 impl NamedInterface {
     pub(crate) fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
-            ifindex: None,
+            id: None,
         }
+    }
+
+    /// The index of the interface that has the name.
+    pub(crate) fn ifindex(&self) -> Option<u32> {
+        self.id.map(|id| id.ifindex)
     }
 
     /// Whether the report is about an interface that has, or had until now, this name.
     pub(crate) fn is_about(&self, state: &InterfaceState) -> bool {
         if state.name == self.name {
             // The removal of an earlier one comes late.
-            !state.removed || self.ifindex.is_none_or(|ifindex| ifindex == state.ifindex)
+            !state.removed || self.id.is_none_or(|id| id.ifindex == state.ifindex)
         } else {
             // It has another name now.
-            self.ifindex == Some(state.ifindex)
+            self.ifindex() == Some(state.ifindex)
         }
     }
 
     /// Follows a report that is about it.
     pub(crate) fn follow(&mut self, state: &InterfaceState) {
         let is_there = state.name == self.name && !state.removed;
-        self.ifindex = is_there.then_some(state.ifindex);
+        self.id = is_there.then(|| state.id());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use holdfast_net::datapath::FrameHeader;
+    use holdfast_net::tun::LayerKind;
+
     use super::*;
 
     fn state(name: &str, ifindex: u32, removed: bool) -> InterfaceState {
@@ -51,6 +62,7 @@ mod tests {
             removed,
             mtu: 1500,
             is_bridge_port: false,
+            header: None,
         }
     }
 
@@ -62,7 +74,34 @@ mod tests {
                 interface.follow(state);
             }
         }
-        interface.ifindex
+        interface.ifindex()
+    }
+
+    #[test]
+    fn an_interface_with_another_header_or_address_is_another_one() {
+        let header = |kind, last| {
+            let mac = [2, 0, 0, 0, 0, last];
+            Some(FrameHeader { kind, mac })
+        };
+        let mut interface = NamedInterface::new("wwan0");
+        let mut ids = Vec::new();
+        for header in [
+            header(LayerKind::Ethernet, 1),
+            header(LayerKind::Ethernet, 2),
+            header(LayerKind::RawIp, 2),
+            None,
+        ] {
+            let mut state = state("wwan0", 7, false);
+            state.header = header;
+            assert!(interface.is_about(&state));
+            interface.follow(&state);
+            assert_eq!(interface.ifindex(), Some(7));
+            assert!(!ids.contains(&interface.id), "{header:?}");
+            ids.push(interface.id);
+            // The same again is nothing new.
+            interface.follow(&state);
+            assert_eq!(ids.last(), Some(&interface.id));
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::datapath::{InterfaceId, monotonic_ns};
 
 use crate::command::{Attaching, Command, RunningWorker};
 
@@ -20,27 +20,29 @@ const LOOK: Duration = Duration::from_millis(5);
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     running: Vec<RunningWorker>,
-    /// The interface to which they are attached.
-    attached: Option<u32>,
+    /// The interface that is there, to which some or all of them are attached.
+    noted: Option<InterfaceId>,
+    /// The interface to which all of them are attached.
+    attached: Option<InterfaceId>,
 }
 
 impl Workers {
-    /// The interface is there, under this index, or none of that name is. `start` starts the workers
-    /// for the first time.
+    /// This interface is there, or none of that name is. `start` starts the workers for the first time.
     ///
     /// Errors: those of `start` or of attaching; then all packets pass, and the next call tries again.
     pub(crate) fn note_interface(
         &mut self,
-        ifindex: Option<u32>,
+        id: Option<InterfaceId>,
         start: impl FnOnce(&mut Vec<RunningWorker>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        if ifindex.is_some() && self.attached == ifindex {
+        let before = std::mem::replace(&mut self.noted, id);
+        if id.is_some() && self.attached == id {
             return Ok(());
         }
-        if ifindex.is_none() || self.is_attached() {
+        if self.is_attached() || (before.is_some() && before != id) {
             self.detach();
         }
-        let Some(ifindex) = ifindex else {
+        let Some(id) = id else {
             return Ok(());
         };
         if self.running.is_empty() {
@@ -50,12 +52,12 @@ impl Workers {
             }
         } else {
             for worker in &mut self.running {
-                if worker.attachment.link_ifindex != ifindex {
+                if worker.attachment.link_ifindex != id.ifindex {
                     // It removes its devices before it answers, and may answer late.
                     worker.attachment.devices.clear();
                     worker.attachment = worker.attaching.attach(&worker.handle)?;
                 }
-                if worker.attachment.link_ifindex != ifindex {
+                if worker.attachment.link_ifindex != id.ifindex {
                     // A late answer to an earlier command, or a report that is late.
                     bail!("the packet worker is at another interface of this name");
                 }
@@ -63,11 +65,14 @@ impl Workers {
         }
         self.send(&Command::Take);
         let first = self.running.first();
-        self.attached = first.map(|worker| worker.attachment.link_ifindex);
+        self.attached = first.map(|worker| InterfaceId {
+            ifindex: worker.attachment.link_ifindex,
+            ..id
+        });
         Ok(())
     }
 
-    /// Has all packets pass: the interface has another name, is in another namespace, or is removed.
+    /// Has all packets pass: no interface has the name, or another one. One with other frames is another one.
     fn detach(&mut self) {
         self.attached = None;
         // One that hangs does not beat, so that they pass all the same.
@@ -77,6 +82,11 @@ impl Workers {
             worker.attachment.link_ifindex = 0;
             worker.attaching = Attaching::default();
         }
+    }
+
+    /// The interface whose packets can be taken.
+    pub(crate) const fn attached(&self) -> Option<InterfaceId> {
+        self.attached
     }
 
     /// Whether packets can be taken.

@@ -35,7 +35,9 @@ mod tests;
 
 pub use crate::attach_point::AttachMode;
 pub use crate::vnet::{Gso, VnetHdr};
-pub use interface::{Interface, has_carrier, interface_bytes, tcx_programs};
+pub use interface::{
+    FrameHeader, Interface, InterfaceId, has_carrier, interface_bytes, tcx_programs,
+};
 
 use crate::attach_point::HookSide;
 use crate::bpf::{Hook, SharedValues, bpf};

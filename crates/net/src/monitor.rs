@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Events of links, by the kernel: carrier, MTU, removal.
+//! Events of links, by the kernel: carrier, MTU, link type, removal.
 //!
 //! A subscription to `RTNLGRP_LINK` of the namespace in which it was opened.
 //! The socket does not block: poll its descriptor, then drain it with
@@ -14,6 +14,7 @@ use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 
+use crate::datapath::{FrameHeader, InterfaceId};
 use crate::netlink::{Netlink, is_overrun};
 use crate::rtnl::LinkInfo;
 use crate::tun::query_ifindex;
@@ -38,9 +39,19 @@ pub struct InterfaceState {
     pub mtu: u32,
     /// Whether it is a port of a bridge or of a virtual switch.
     pub is_bridge_port: bool,
+    /// What its frames begin with; none: no data path has such frames.
+    pub header: Option<FrameHeader>,
 }
 
 impl InterfaceState {
+    /// Which interface it is.
+    pub const fn id(&self) -> InterfaceId {
+        InterfaceId {
+            ifindex: self.ifindex,
+            header: self.header,
+        }
+    }
+
     /// The state of an interface that was removed, or has another index now, without a report of that. None:
     /// it is there.
     pub fn removed_unreported(ifindex: u32, name: &str) -> Option<Self> {
@@ -57,6 +68,7 @@ impl InterfaceState {
             removed: true,
             mtu: 0,
             is_bridge_port: false,
+            header: None,
         })
     }
 }
@@ -149,6 +161,7 @@ impl InterfaceState {
             removed,
             mtu: info.mtu,
             is_bridge_port: info.is_bridge_port,
+            header: FrameHeader::of(info.link_type, &info.address),
         }
     }
 }

@@ -180,6 +180,20 @@ impl Tun {
         check(result).map_err(|error| at(&format!("set carrier of {}", self.name), &error))
     }
 
+    /// Changes what the rest of the system takes for the start of its frames: `ARPHRD_*` of
+    /// `include/uapi/linux/if_arp.h`. Errors: the device is up.
+    pub fn set_link_type(&self, link_type: u16) -> io::Result<()> {
+        // SAFETY: TUNSETLINK takes its argument by value.
+        let result = unsafe {
+            libc::ioctl(
+                self.file.as_raw_fd(),
+                libc::TUNSETLINK,
+                c_int::from(link_type),
+            )
+        };
+        check(result).map_err(|error| at(&format!("set link type of {}", self.name), &error))
+    }
+
     /// Sets the device's MTU in octets; from a thread in its namespace.
     pub fn set_mtu(&self, octets: u32) -> io::Result<()> {
         self.configure(libc::SIOCSIFMTU, |request| {

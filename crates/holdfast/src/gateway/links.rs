@@ -70,7 +70,7 @@ impl WirelessLink {
         let mut link = Self::new(name, starter);
         match Interface::query(name) {
             Ok(found) => {
-                link.interface.ifindex = Some(found.ifindex);
+                link.interface.id = Some(found.id());
                 link.attach()?;
             }
             Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
@@ -89,7 +89,7 @@ impl WirelessLink {
         let starter = &self.starter;
         let start = |running: &mut _| starter.start(running);
         let is_first = self.workers.running().is_empty();
-        self.workers.note_interface(self.interface.ifindex, start)?;
+        self.workers.note_interface(self.interface.id, start)?;
         if is_first {
             // A carrier is nothing new to new workers.
             self.reported = None;
@@ -108,7 +108,7 @@ impl WirelessLink {
     ///
     /// Errors: a worker hangs.
     pub(super) fn look_again(&mut self) -> anyhow::Result<()> {
-        if self.interface.ifindex.is_none() || self.workers.is_attached() {
+        if self.interface.id.is_none() || self.workers.is_attached() {
             return Ok(());
         }
         self.try_to_attach();
@@ -123,17 +123,20 @@ impl WirelessLink {
         if !self.interface.is_about(state) {
             return Ok(());
         }
-        let before = self.interface.ifindex;
+        let before = self.interface.id;
         self.interface.follow(state);
         let name = &self.interface.name;
-        match self.interface.ifindex {
+        match self.interface.id {
             None if before.is_some() => tracing::warn!(
                 "interface {name} was removed; the gateway waits for it, and its flows stay"
             ),
             Some(_) if before.is_none() => tracing::info!("interface {name} is there"),
+            id if id != before => {
+                tracing::info!("interface {name} has other frames, or is another one")
+            }
             _ => {}
         }
-        if self.interface.ifindex != before {
+        if self.interface.id != before {
             self.try_to_attach();
         }
         self.is_bridge_port = state.is_bridge_port;
@@ -151,7 +154,7 @@ impl WirelessLink {
 
     /// The interface, if it was removed and the report of that got lost.
     pub(super) fn removed_unreported(&self) -> Option<InterfaceState> {
-        InterfaceState::removed_unreported(self.interface.ifindex?, &self.interface.name)
+        InterfaceState::removed_unreported(self.interface.ifindex()?, &self.interface.name)
     }
 
     /// Reports carrier and MTU to the workers, if they are new.
@@ -188,7 +191,7 @@ impl WirelessLink {
 
     /// What the daemon does at the interface.
     pub(super) const fn serving(&self) -> Serving {
-        match self.interface.ifindex {
+        match self.interface.id {
             _ if self.workers.is_attached() => Serving::Taken,
             Some(_) => Serving::PassedBy,
             None => Serving::Awaited,
@@ -283,6 +286,7 @@ mod tests {
             removed: false,
             mtu: 1500,
             is_bridge_port: false,
+            header: None,
         };
         link.handle_interface(&state).unwrap();
         assert_eq!(carrier(&commands), LinkEvent::Down, "packets pass by");

@@ -305,7 +305,7 @@ impl Daemon {
             // One that had the name before.
             return;
         }
-        let before = self.interface.ifindex;
+        let before = self.interface.id;
         if is_about {
             self.interface.follow(state);
         }
@@ -314,8 +314,8 @@ impl Daemon {
             let interface = self.settings.interface.clone();
             self.note_carrier(&interface, false);
         }
-        let ifindex = self.interface.ifindex;
-        if ifindex != before {
+        let id = self.interface.id;
+        if id != before {
             self.note_uplink();
             service::status(&self.service_status());
         }
@@ -326,9 +326,9 @@ impl Daemon {
             uplink.note_mtu(state.mtu);
         }
         if let Some(host) = &mut self.host
-            && ifindex != before
+            && id != before
         {
-            host.note_interface(ifindex);
+            host.note_interface(id);
         }
         let name = state.name.clone();
         self.note_carrier(&name, carrier);
@@ -336,9 +336,9 @@ impl Daemon {
 
     /// Has the uplink attach to the interface, if it is there and not attached to yet.
     fn note_uplink(&mut self) {
-        let ifindex = self.interface.ifindex;
+        let id = self.interface.id;
         if let Some(uplink) = &mut self.uplink
-            && let Err(error) = uplink.note_interface(ifindex)
+            && let Err(error) = uplink.note_interface(id)
         {
             tracing::warn!("{error:#}; what is sent through it passes by, and is tried again");
         }
@@ -393,7 +393,7 @@ impl Daemon {
     }
 
     fn read_addresses(&mut self) {
-        let Some(ifindex) = self.interface.ifindex else {
+        let Some(ifindex) = self.interface.ifindex() else {
             return;
         };
         match addresses::of_interface(ifindex) {

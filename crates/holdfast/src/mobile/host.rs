@@ -10,7 +10,7 @@ use holdfast_core::mobile_host::{
     FlowsNeeded, HostAction, HostFlow, MadeAck, MobileHost, MobileHostSettings, MobileScheme,
 };
 use holdfast_core::{FlowKey, LinkEvent, Outage, counters};
-use holdfast_net::datapath::{AttachMode, Interface, now};
+use holdfast_net::datapath::{AttachMode, Interface, InterfaceId, now};
 use holdfast_net::mobile_path::{AckSender, MobilePath, NotedFlow, Pauses};
 use holdfast_wire::{Instant, SeqNum};
 
@@ -176,15 +176,15 @@ impl Host {
         self.attached.as_ref().is_some_and(decompression)
     }
 
-    /// The interface is there, under this index, or none of that name is.
-    pub(super) fn note_interface(&mut self, ifindex: Option<u32>) {
-        let attached_to = |attached: &Attached| attached.path.interface().ifindex;
+    /// This interface is there, or none of that name is.
+    pub(super) fn note_interface(&mut self, id: Option<InterfaceId>) {
+        let attached_to = |attached: &Attached| attached.path.interface().id();
         let before = self.attached.as_ref().map(attached_to);
-        if before.is_some() && before != ifindex {
+        if before.is_some() && before != id {
             self.detach();
         }
         self.retry_at = None;
-        if ifindex.is_some() && self.attached.is_none() {
+        if id.is_some() && self.attached.is_none() {
             self.try_to_attach();
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use holdfast_core::{LinkEvent, LinkSource, Scheme, Settings};
-use holdfast_net::datapath::{DataPath, Interface, PathOptions, Taking, has_carrier};
+use holdfast_net::datapath::{DataPath, Interface, InterfaceId, PathOptions, Taking, has_carrier};
 use holdfast_net::keep_path::{Peers, Protocols};
 use tokio::sync::mpsc;
 
@@ -61,7 +61,7 @@ impl Uplink {
             workers: Workers::default(),
         };
         match Interface::query(interface) {
-            Ok(found) => uplink.note_interface(Some(found.ifindex))?,
+            Ok(found) => uplink.note_interface(Some(found.id()))?,
             Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
                 return Err(error.into());
             }
@@ -70,16 +70,16 @@ impl Uplink {
         Ok(uplink)
     }
 
-    /// The interface is there, under this index, or none of that name is.
+    /// This interface is there, or none of that name is.
     ///
     /// Errors: as [`Uplink::open`].
-    pub(super) fn note_interface(&mut self, ifindex: Option<u32>) -> anyhow::Result<()> {
+    pub(super) fn note_interface(&mut self, id: Option<InterfaceId>) -> anyhow::Result<()> {
         let (starter, interface) = (&self.starter, &self.interface);
-        let was_attached = self.workers.is_attached();
+        let before = self.workers.attached();
         let start = |running: &mut _| starter.start(interface, running);
-        let noted = self.workers.note_interface(ifindex, start);
+        let noted = self.workers.note_interface(id, start);
         noted.with_context(|| format!("interface {interface}"))?;
-        let is_new = self.workers.is_attached() && !was_attached;
+        let is_new = self.workers.is_attached() && self.workers.attached() != before;
         if is_new && has_carrier(&self.interface).is_ok_and(|carrier| !carrier) {
             self.handle_link(LinkEvent::Down);
         }

@@ -5,9 +5,9 @@ use std::io;
 use std::sync::mpsc::{Receiver, channel};
 
 use holdfast_net::counters::Counters;
-use holdfast_net::datapath::{AttachMode, DataPath};
+use holdfast_net::datapath::{AttachMode, DataPath, FrameHeader};
 use holdfast_net::netns::{NetNs, available_or_skip};
-use holdfast_net::tun::{Tun, TunOptions};
+use holdfast_net::tun::{LayerKind, Tun, TunOptions};
 
 use super::*;
 use crate::command::Attachment;
@@ -75,6 +75,7 @@ pub(crate) fn worker(counters: &Counters, mut failures: u32) -> (RunningWorker, 
 pub(crate) const fn workers(running: Vec<RunningWorker>) -> Workers {
     Workers {
         running,
+        noted: None,
         attached: None,
     }
 }
@@ -88,26 +89,63 @@ fn start(_: &mut Vec<RunningWorker>) -> anyhow::Result<()> {
     panic!("they run already");
 }
 
+/// The interface with frames of this kind.
+fn interface(kind: LayerKind) -> Option<InterfaceId> {
+    Some(InterfaceId {
+        ifindex: IFINDEX,
+        header: Some(FrameHeader { kind, mac: [0; 6] }),
+    })
+}
+
 #[test]
-fn packets_are_taken_when_all_workers_are_attached_and_pass_when_the_interface_is_gone() {
+fn an_interface_with_other_frames_is_attached_to_again_under_the_same_index() {
+    let test = "an_interface_with_other_frames_is_attached_to_again_under_the_same_index";
+    let Some(counters) = counters_or_skip(test) else {
+        return;
+    };
+    let (first, commands) = worker(&counters, 0);
+    let (second, _second) = worker(&counters, 1);
+    let mut workers = workers(vec![first, second]);
+    let mut note = |kind| workers.note_interface(interface(kind), start);
+    // The first alone is attached, with the wrong length of header.
+    note(LayerKind::Ethernet).unwrap_err();
+    for kind in [LayerKind::RawIp, LayerKind::Ethernet] {
+        note(kind).unwrap();
+        note(kind).unwrap();
+        assert!(matches!(next(&commands), Command::Detach));
+        assert!(matches!(next(&commands), Command::Take));
+    }
+    assert!(
+        commands.try_recv().is_err(),
+        "the same again is nothing new"
+    );
+    workers.release();
+}
+
+#[test]
+fn packets_are_taken_when_all_workers_are_attached_and_pass_when_the_interface_is_removed() {
     let test =
-        "packets_are_taken_when_all_workers_are_attached_and_pass_when_the_interface_is_gone";
+        "packets_are_taken_when_all_workers_are_attached_and_pass_when_the_interface_is_removed";
     let Some(counters) = counters_or_skip(test) else {
         return;
     };
     let (first, of_first) = worker(&counters, 0);
     let (second, of_second) = worker(&counters, 1);
     let mut workers = workers(vec![first, second]);
-    let error = workers.note_interface(Some(IFINDEX), start).unwrap_err();
+    let error = workers
+        .note_interface(interface(LayerKind::RawIp), start)
+        .unwrap_err();
     assert_eq!(error.to_string(), "no room");
     assert!(!workers.is_attached());
     assert!(of_first.try_recv().is_err(), "one alone takes nothing");
-    // The interface is gone: the one that is attached leaves it too.
+    // The interface is removed: the one that is attached leaves it too.
     workers.note_interface(None, start).unwrap();
     for commands in [&of_first, &of_second] {
         assert!(matches!(next(commands), Command::Detach));
     }
-    workers.note_interface(Some(IFINDEX), start).unwrap();
+    workers
+        .note_interface(interface(LayerKind::RawIp), start)
+        .unwrap();
     assert!(workers.is_attached());
     for commands in [&of_first, &of_second] {
         assert!(matches!(next(commands), Command::Take));

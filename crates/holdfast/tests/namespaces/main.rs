@@ -22,6 +22,7 @@ mod drain;
 mod early;
 mod handoff;
 mod keep;
+mod link_type;
 mod losses;
 mod mobile_guard;
 mod mobile_host;

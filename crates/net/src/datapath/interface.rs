@@ -12,6 +12,39 @@ const WITH_ETHERNET: [u16; 1] = [1];
 /// GRE, GRE over IPv6), none.
 const WITHOUT_HEADER: [u16; 8] = [512, 519, 768, 769, 776, 778, 823, 0xfffe];
 
+/// What the frames of an interface begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHeader {
+    /// The kind of header.
+    pub kind: LayerKind,
+    /// The interface's own address; zeros without an Ethernet header.
+    pub mac: [u8; 6],
+}
+
+impl FrameHeader {
+    /// `link_type` is an `ARPHRD_*`. None: no data path has such frames.
+    pub(crate) fn of(link_type: u16, address: &[u8]) -> Option<Self> {
+        if WITH_ETHERNET.contains(&link_type) {
+            let mac = address.first_chunk().copied().unwrap_or_default();
+            let kind = LayerKind::Ethernet;
+            return Some(Self { kind, mac });
+        }
+        WITHOUT_HEADER.contains(&link_type).then_some(Self {
+            kind: LayerKind::RawIp,
+            mac: [0; 6],
+        })
+    }
+}
+
+/// Which interface it is to a data path: with other frames it is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceId {
+    /// Its index.
+    pub ifindex: u32,
+    /// What its frames begin with; none: no data path has such frames.
+    pub header: Option<FrameHeader>,
+}
+
 /// An interface of the calling thread's network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
@@ -40,11 +73,8 @@ impl Interface {
         // SAFETY: SIOCGIFHWADDR filled the union's hwaddr.
         let hwaddr = unsafe { request.ifr_ifru.ifru_hwaddr };
         let link_type = hwaddr.sa_family;
-        let kind = if WITH_ETHERNET.contains(&link_type) {
-            LayerKind::Ethernet
-        } else if WITHOUT_HEADER.contains(&link_type) {
-            LayerKind::RawIp
-        } else {
+        let address = hwaddr.sa_data.map(|octet| octet as u8);
+        let Some(FrameHeader { kind, mac }) = FrameHeader::of(link_type, &address) else {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 format!(
@@ -53,10 +83,6 @@ impl Interface {
                 ),
             ));
         };
-        let mut mac = [0; 6];
-        if kind == LayerKind::Ethernet {
-            mac = core::array::from_fn(|at| hwaddr.sa_data[at] as u8);
-        }
         let mut request = named_request(name)?;
         interface_ioctl(libc::SIOCGIFMTU, &mut request)?;
         // SAFETY: SIOCGIFMTU filled the union's mtu.
@@ -68,6 +94,15 @@ impl Interface {
             mtu,
             mac,
         })
+    }
+
+    /// Which interface it is.
+    pub const fn id(&self) -> InterfaceId {
+        let (kind, mac) = (self.kind, self.mac);
+        InterfaceId {
+            ifindex: self.ifindex,
+            header: Some(FrameHeader { kind, mac }),
+        }
     }
 }
 

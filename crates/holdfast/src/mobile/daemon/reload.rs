@@ -14,7 +14,7 @@ impl Daemon {
     pub(super) fn service_status(&self) -> String {
         let name = &self.settings.interface;
         let is_attached = |uplink: &Uplink| uplink.workers().is_attached();
-        let mut status = if self.interface.ifindex.is_none() {
+        let mut status = if self.interface.id.is_none() {
             format!("waits for the interface {name}")
         } else if self.uplink.as_ref().is_none_or(is_attached) {
             format!("serves {name}")
@@ -29,7 +29,7 @@ impl Daemon {
 
     /// Tries again what has failed, and reports that the daemon works, if it does.
     pub(super) fn look(&mut self) {
-        if self.interface.ifindex.is_some() {
+        if self.interface.id.is_some() {
             self.note_uplink();
         }
         let workers = self.uplink.as_ref().map(Uplink::workers);
