@@ -109,6 +109,8 @@ pub struct DataPath {
     options: PathOptions,
     /// Whether a beat has packets taken.
     may_take: bool,
+    /// Whether nothing is sent.
+    is_silent: bool,
 }
 
 impl DataPath {
@@ -172,6 +174,7 @@ impl DataPath {
             bridge_port,
             hooks: Some(hooks),
             may_take: true,
+            is_silent: false,
             giving,
             down,
             up,
@@ -278,9 +281,9 @@ impl DataPath {
         }
     }
 
-    /// Gives a frame back as it came. A detached path sends nothing.
+    /// Gives a frame back as it came.
     pub fn forward(&self, direction: Direction, frame: &Frame) -> io::Result<()> {
-        if self.hooks.is_none() {
+        if self.is_silent {
             return Ok(());
         }
         let tun = self.device(direction);
@@ -288,14 +291,14 @@ impl DataPath {
     }
 
     /// Gives back, or sends, the frame whose parts are `parts`, at most
-    /// [`WRITE_PARTS_MAX`]. A detached path sends nothing.
+    /// [`WRITE_PARTS_MAX`].
     pub fn write(
         &self,
         direction: Direction,
         vnet: &VnetHdr,
         parts: &[IoSlice<'_>],
     ) -> io::Result<()> {
-        if self.hooks.is_none() {
+        if self.is_silent {
             return Ok(());
         }
         let header: [u8; VNET_HDR_BYTES] = vnet.emit();
@@ -322,9 +325,11 @@ impl DataPath {
     }
 
     /// Has all packets pass for good: beats have no effect any more, and the programs are detached from the
-    /// interface. This also does so where it has another name, or is in another namespace.
+    /// interface. This also does so where it has another name, or is in another namespace. Nothing is sent
+    /// until [`DataPath::end_silence`].
     pub fn detach(&mut self) {
         self.may_take = false;
+        self.is_silent = true;
         self.stop_taking();
         self.hooks = None;
     }
@@ -332,6 +337,12 @@ impl DataPath {
     /// Has all packets passed on from now on, until the next beat.
     pub fn stop_taking(&self) {
         self.heartbeat.store(0, 0);
+    }
+
+    /// Sends what it is given also when detached, if the interface still has its index: the last segments of
+    /// flows that cannot go on.
+    pub const fn end_silence(&mut self) {
+        self.is_silent = false;
     }
 
     /// Whether the wireless interface is a port of a bridge, which receives frames to others too. Until

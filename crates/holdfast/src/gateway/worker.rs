@@ -445,7 +445,9 @@ impl Worker {
         while now() < give_up && self.read_batches()? {}
         // A batch that was not full may have raced with the last frame taken.
         self.read_batches()?;
-        // No other process can deliver what is owed now: both ends must know.
+        // No other process can deliver what is owed now: both ends must know, also where the interface has
+        // another name.
+        self.path.end_silence();
         self.abandon_owed();
         Ok(())
     }

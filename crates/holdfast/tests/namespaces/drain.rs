@@ -8,7 +8,7 @@ use std::time::Duration;
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_testbed::harness::{Flow, Harness, receive_seeded, send_seeded};
-use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::link_process::{EmulatedLink, GATEWAY_IF};
 
 use super::{PORT, await_outage, await_that, connection, emulated, fh, harness, start_link};
 
@@ -34,12 +34,27 @@ fn draining(drain_s: u32, outage_s: f64) -> Harness {
 
 /// Waits until the gateway owes bytes in the outage, and sends it SIGTERM.
 fn terminate_while_owing(harness: &mut Harness) {
+    await_owing(harness);
+    harness.signal_gateway(libc::SIGTERM).unwrap();
+}
+
+fn await_owing(harness: &Harness) {
     await_outage(harness);
     let gateway = harness.gateway.as_ref().unwrap();
     await_that("the gateway owes bytes", || {
         gateway.status().unwrap()["cache"]["owed_bytes"] != 0
     });
-    harness.signal_gateway(libc::SIGTERM).unwrap();
+}
+
+/// Gives the wireless interface another name, and waits until the gateway has noticed.
+fn rename_wireless(harness: &Harness) {
+    let mut command = harness.topology.gateway().command("ip");
+    command.args(["link", "set", GATEWAY_IF, "name", "wl-other"]);
+    assert!(command.status().unwrap().success());
+    let gateway = harness.gateway.as_ref().unwrap();
+    await_that("the gateway has noticed", || {
+        gateway.status().unwrap()["attached"] == false
+    });
 }
 
 /// Waits until the gateway ends with status 0. Returns the time.
@@ -80,13 +95,28 @@ fn a_gateway_that_owes_bytes_ends_when_the_mh_has_them() {
 #[test]
 fn both_ends_are_reset_when_the_time_for_owed_bytes_is_over() {
     in_virtual_kernel!();
+    assert_resets(terminate_while_owing);
+}
+
+#[test]
+fn both_ends_are_reset_also_where_the_interface_has_another_name() {
+    in_virtual_kernel!();
+    assert_resets(|harness| {
+        await_owing(harness);
+        rename_wireless(harness);
+        harness.signal_gateway(libc::SIGTERM).unwrap();
+    });
+}
+
+/// Both ends are reset by a gateway that owes bytes and is stopped in an outage.
+fn assert_resets(stop: impl FnOnce(&mut Harness)) {
     let mut harness = draining(1, 4.0);
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
     let to_fh = at_mh.try_clone().unwrap();
     let sender = thread::spawn(move || send_seeded(&at_fh, 100 * MB, 22));
     let receiver = thread::spawn(move || receive_seeded(&at_mh, 22));
     let start_ns = start_link(&mut harness);
-    terminate_while_owing(&mut harness);
+    stop(&mut harness);
     let ended_ns = ended_ns(&mut harness);
     assert!(
         ended_ns < start_ns + 4_500_000_000,
