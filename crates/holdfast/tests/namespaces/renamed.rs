@@ -8,10 +8,11 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::NetNs;
 use holdfast_testbed::harness::{Harness, SOCKET_LIMIT, accept, connect, listen};
-use holdfast_testbed::link_process::GATEWAY_IF;
+use holdfast_testbed::link_process::{GATEWAY_IF, MH_IF};
 use holdfast_testbed::topology::{FH, GATEWAY_WIRELESS, MH};
 
-use super::{PORT, assert_shorter_than, await_that, harness, wired};
+use super::mobile_host::Mobile;
+use super::{PORT, assert_shorter_than, await_that, harness, topology, wired};
 
 /// The interface's name while it has another one.
 const OTHER_NAME: &str = "wl-other";
@@ -105,6 +106,36 @@ fn packets_pass_a_renamed_interface_and_it_is_served_again_under_its_name() {
         later.exchange();
         harness.stop_gateway().unwrap();
     }
+}
+
+#[test]
+fn what_a_mobile_sends_passes_its_renamed_interface() {
+    in_virtual_kernel!();
+    let harness = topology(&wired(1500), None);
+    let mobile = Mobile::start(&harness, "auto", &[]);
+    let mut pair = Pair::open(&harness, &harness.topology.fh, FH.v4, PORT);
+    pair.exchange();
+    let copied = || mobile.counter("tcp-path.copied_downlink");
+    let mh = &harness.topology.mh;
+    let before = copied();
+    assert!(before > 0, "the daemon is not attached");
+    ip(mh, &format!("link set {MH_IF} name {OTHER_NAME}"));
+    assert_passes("mobile", monotonic_ns(), &mut pair);
+    // Its programs leave the interface.
+    let mut was = copied();
+    await_that("nothing is copied", || {
+        pair.exchange();
+        let is = copied();
+        std::mem::replace(&mut was, is) == is
+    });
+
+    ip(mh, &format!("link set {OTHER_NAME} name {MH_IF}"));
+    // The counters begin again with the new programs.
+    await_that("segments are copied again", || {
+        pair.exchange();
+        let is = copied();
+        is > 0 && std::mem::replace(&mut was, is) != is
+    });
 }
 
 #[test]
