@@ -126,6 +126,10 @@ fn remedy_for(error: &io::Error) -> &'static str {
         io::ErrorKind::NotFound if error.to_string().contains("/dev/net/tun") => {
             "modprobe tun, or give the container /dev/net/tun"
         }
+        // Its text has the command; the qdisc's maker would make it again.
+        io::ErrorKind::AlreadyExists => {
+            "SQM and wondershaper make such a qdisc: take the interface out of their settings"
+        }
         _ => "the kernel takes CONFIG_BPF_SYSCALL, CONFIG_NET_CLS_ACT, CONFIG_TUN",
     }
 }
@@ -136,4 +140,22 @@ fn tool_json(tool: &str, arguments: &[&str]) -> Option<Value> {
     serde_json::from_slice(&output.stdout)
         .ok()
         .filter(|_| output.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_qdisc_where_clsact_would_be_is_a_problem_whose_remedy_is_not_the_kernels() {
+        let text = "w0 has the qdisc \"ingress\"";
+        let error = io::Error::new(io::ErrorKind::AlreadyExists, text);
+        let finding = check_data_path("w0", Err(error));
+        assert_eq!(finding.severity(), Severity::Problem);
+        let shown = finding.to_string();
+        assert!(
+            shown.contains(text) && shown.contains("SQM") && !shown.contains("CONFIG"),
+            "{shown}"
+        );
+    }
 }

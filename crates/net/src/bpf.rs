@@ -9,18 +9,17 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libbpf_rs::{
-    AsRawLibbpf as _, Map, MapCore, MapHandle, ObjectBuilder, TC_EGRESS, TC_INGRESS, TcAttachPoint,
-    TcHook, TcHookBuilder,
-};
+use libbpf_rs::{AsRawLibbpf as _, Map, MapCore, MapHandle, ObjectBuilder};
 
 use crate::attach_point::{AttachMode, AttachPoint, BpfObject, HookSide};
 use crate::privileges::{self, Attached, Client, Loaded};
 use crate::syscall::at;
 
+mod clsact;
 mod entries;
 mod shared_values;
 
+use clsact::Filter;
 pub(crate) use entries::for_each_entry;
 #[cfg(test)]
 pub(crate) use entries::for_each_entry_of;
@@ -28,8 +27,6 @@ pub(crate) use shared_values::SharedValues;
 
 /// Descriptors from this number on are links; see [`raise`].
 const LINK_FD_MIN: i32 = 512;
-/// Where our clsact filters stand.
-const CLSACT_PRIORITY: u32 = 1;
 
 /// The loaded programs and maps, before they are attached.
 #[derive(Debug)]
@@ -283,7 +280,7 @@ fn attach_here(program: BorrowedFd<'_>, point: AttachPoint) -> io::Result<Hook> 
         ifindex,
         side,
         mode,
-        clsact_handle,
+        ..
     } = point;
     if mode == AttachMode::Auto {
         match attach_tcx(program.as_raw_fd(), ifindex, side) {
@@ -293,38 +290,17 @@ fn attach_here(program: BorrowedFd<'_>, point: AttachPoint) -> io::Result<Hook> 
             Err(error) => return Err(error),
         }
     }
-    let mut hook = TcHookBuilder::new(program)
-        .ifindex(ifindex as i32)
-        .replace(true)
-        .handle(clsact_handle)
-        .priority(CLSACT_PRIORITY)
-        .hook(filter_point(side));
-    hook.create().map_err(|error| bpf("clsact", &error))?;
-    hook.attach()
-        .map_err(|error| bpf("clsact filter", &error))?;
-    Ok(Hook::Clsact(hook))
-}
-
-/// Where libbpf attaches a filter.
-const fn filter_point(side: HookSide) -> TcAttachPoint {
-    match side {
-        HookSide::Ingress => TC_INGRESS,
-        HookSide::Egress => TC_EGRESS,
-    }
+    Filter::attach(program, point).map(Hook::Clsact)
 }
 
 /// An attached program; detached when dropped.
 #[derive(Debug)]
 pub(crate) enum Hook {
     Tcx(OwnedFd),
-    Clsact(TcHook),
+    Clsact(#[expect(dead_code, reason = "it is dropped with the hook")] Filter),
     /// A clsact filter of the broker's, by its number there.
     OfBroker(&'static Client, u64),
 }
-
-// SAFETY: TcHook is plain data (an index, numbers); it is not Send only because
-// of a pointer that libbpf reserves in its options and that is null here.
-unsafe impl Send for Hook {}
 
 impl Hook {
     pub(crate) fn tcx(link: OwnedFd) -> Self {
@@ -348,11 +324,9 @@ impl Hook {
 
 impl Drop for Hook {
     fn drop(&mut self) {
-        // It fails when the interface is removed, and then there is nothing to do.
-        match self {
-            Self::Tcx(_) => {}
-            Self::Clsact(hook) => drop(hook.detach()),
-            Self::OfBroker(broker, number) => drop(broker.detach(*number)),
+        if let Self::OfBroker(broker, number) = self {
+            // If the broker has ended, a successor replaces the filter.
+            drop(broker.detach(*number));
         }
     }
 }
