@@ -29,6 +29,7 @@ use holdfast_core::{Direction, FLOW_RECORD_LEN, FlowRecord};
 use holdfast_net::datapath::{DataPath, Interface, PathOptions};
 use holdfast_net::keep_path::{Peers, Protocols};
 use holdfast_net::monitor::LinkMonitor;
+use holdfast_net::replies;
 use holdfast_net::state_file::HEADER_BYTES;
 
 use crate::check::report_findings;
@@ -278,6 +279,7 @@ fn open_signal_socket(settings: &GatewaySettings) -> anyhow::Result<Option<std::
     let socket = listen::udp(listen).with_context(|| {
         format!("{listen}: cannot receive the mobiles' signals; name another with --signal-listen")
     })?;
+    replies::note_arrivals(&socket)?;
     socket.set_nonblocking(true)?;
     Ok(Some(socket))
 }

@@ -27,6 +27,7 @@ pub mod netns;
 pub mod nl80211;
 pub mod privileges;
 pub mod readiness;
+pub mod replies;
 pub mod rtnl;
 pub mod state_file;
 mod syscall;

@@ -15,6 +15,8 @@ use holdfast_core::LinkSource;
 use holdfast_core::signal::{DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, Outcome};
 use holdfast_net::datapath::{has_carrier, now};
 use holdfast_net::monitor::{InterfaceEvent, InterfaceState, LinkMonitor};
+use holdfast_net::replies::{self, Correspondent};
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
@@ -138,11 +140,12 @@ impl Control {
                     tokio::task::spawn_local(Rc::clone(&control).answer(call));
                 }
                 received = receive(signals.as_ref(), &mut datagram) => match received {
-                    Ok((len, from)) => {
-                        let reply = control.handle_datagram(&datagram[..len], from);
+                    Ok((len, mobile)) => {
+                        let reply = control.handle_datagram(&datagram[..len], mobile.from);
                         if let (Some(socket), Some(reply)) = (&signals, reply) {
                             // Lost like any datagram if it cannot be sent now.
-                            let _ = socket.try_send_to(&reply, from);
+                            let send = || replies::reply(socket, &reply, &mobile);
+                            let _ = socket.try_io(Interest::WRITABLE, send);
                         }
                     }
                     Err(error) => tracing::debug!(%error, "signal socket"),
@@ -447,9 +450,15 @@ impl Control {
 }
 
 /// The next datagram; never, without a socket.
-async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+async fn receive(
+    socket: Option<&UdpSocket>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Correspondent)> {
     match socket {
-        Some(socket) => socket.recv_from(buffer).await,
+        Some(socket) => {
+            let receive = || replies::receive(socket, buffer);
+            socket.async_io(Interest::READABLE, receive).await
+        }
         None => std::future::pending().await,
     }
 }
