@@ -132,7 +132,7 @@ impl WirelessLink {
             ),
             Some(_) if before.is_none() => tracing::info!("interface {name} is there"),
             id if id != before => {
-                tracing::info!("interface {name} has other frames, or is another one")
+                tracing::info!("interface {name} has other frames, or is another one");
             }
             _ => {}
         }

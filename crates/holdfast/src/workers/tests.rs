@@ -90,11 +90,11 @@ fn start(_: &mut Vec<RunningWorker>) -> anyhow::Result<()> {
 }
 
 /// The interface with frames of this kind.
-fn interface(kind: LayerKind) -> Option<InterfaceId> {
-    Some(InterfaceId {
+const fn interface(kind: LayerKind) -> InterfaceId {
+    InterfaceId {
         ifindex: IFINDEX,
         header: Some(FrameHeader { kind, mac: [0; 6] }),
-    })
+    }
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn an_interface_with_other_frames_is_attached_to_again_under_the_same_index() {
     let (first, commands) = worker(&counters, 0);
     let (second, _second) = worker(&counters, 1);
     let mut workers = workers(vec![first, second]);
-    let mut note = |kind| workers.note_interface(interface(kind), start);
+    let mut note = |kind| workers.note_interface(Some(interface(kind)), start);
     // The first alone is attached, with the wrong length of header.
     note(LayerKind::Ethernet).unwrap_err();
     for kind in [LayerKind::RawIp, LayerKind::Ethernet] {
@@ -133,7 +133,7 @@ fn packets_are_taken_when_all_workers_are_attached_and_pass_when_the_interface_i
     let (second, of_second) = worker(&counters, 1);
     let mut workers = workers(vec![first, second]);
     let error = workers
-        .note_interface(interface(LayerKind::RawIp), start)
+        .note_interface(Some(interface(LayerKind::RawIp)), start)
         .unwrap_err();
     assert_eq!(error.to_string(), "no room");
     assert!(!workers.is_attached());
@@ -144,7 +144,7 @@ fn packets_are_taken_when_all_workers_are_attached_and_pass_when_the_interface_i
         assert!(matches!(next(commands), Command::Detach));
     }
     workers
-        .note_interface(interface(LayerKind::RawIp), start)
+        .note_interface(Some(interface(LayerKind::RawIp)), start)
         .unwrap();
     assert!(workers.is_attached());
     for commands in [&of_first, &of_second] {

@@ -316,6 +316,30 @@ fn without_a_heartbeat_everything_passes() {
 }
 
 #[test]
+fn a_detached_path_leaves_an_interface_that_has_another_name() {
+    if !available_or_skip("a_detached_path_leaves_an_interface_that_has_another_name") {
+        return;
+    }
+    for mode in [AttachMode::Auto, AttachMode::Clsact] {
+        let topology = Topology::new(LayerKind::Ethernet);
+        let attach = || DataPath::attach("wl0", mode).unwrap();
+        let mut path = topology.gw.run(attach).unwrap();
+        path.beat(monotonic_ns() + HOUR_NS);
+        let mut rename = topology.gw.command("ip");
+        rename.args(["link", "set", "wl0", "name", "wl9"]);
+        assert!(rename.status().unwrap().success());
+        topology.gw.run(|| path.detach()).unwrap();
+        path.beat(monotonic_ns() + HOUR_NS);
+        exchange(topology.connect("10.1.0.2"), 1 << 20);
+        // No program has seen a segment.
+        let counters = path.counters().unwrap().read().unwrap();
+        for name in ["taken_downlink", "taken_uplink", "passed_stale_heartbeat"] {
+            assert_eq!(count(&counters, name), 0, "{mode:?}: {counters:?}");
+        }
+    }
+}
+
+#[test]
 fn a_connection_outlives_the_gateways_leaving_and_coming_back() {
     if !available_or_skip("a_connection_outlives_the_gateways_leaving_and_coming_back") {
         return;
