@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The signals between the two daemons, in namespaces.
+//! The signals between the two daemons, and how the mobile finds its gateway, in namespaces.
 
 use std::fs;
+use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -40,6 +41,7 @@ impl World {
                 chain input {
                     type filter hook input priority 0; policy drop;
                     ct state established,related accept
+                    iif lo accept
                     meta l4proto ipv6-icmp accept
                 }
             }'";
@@ -58,8 +60,9 @@ impl World {
         assert!(
             keygen
                 .args(["mobile", "keygen", &key])
-                .status()
+                .output()
                 .unwrap()
+                .status
                 .success()
         );
         let settings = format!(
@@ -127,4 +130,38 @@ fn a_mobile_behind_a_firewall_is_believed_at_each_address_of_the_gateway() {
         }
         drop(mobile);
     }
+}
+
+/// The server of names does not answer, and the resolver waits for minutes.
+#[test]
+fn a_mobile_ends_without_its_resolver() {
+    if !available_or_skip("a_mobile_ends_without_its_resolver") {
+        return;
+    }
+    let world = World::new();
+    let servers = world.path("resolv.conf");
+    fs::write(
+        &servers,
+        "nameserver 127.0.0.1\noptions timeout:30 attempts:5\n",
+    )
+    .unwrap();
+    let mobile = &world.mobile;
+    let silent = mobile.run(|| UdpSocket::bind("127.0.0.1:53").unwrap());
+    let silent = silent.unwrap();
+    silent.set_read_timeout(Some(LIMIT)).unwrap();
+    let script = format!(
+        "mount --bind {servers} /etc/resolv.conf
+        exec {} mobile --interface m0 --scheme none --gateway gateway.example \
+            --key-file {} --control-socket {}",
+        env!("CARGO_BIN_EXE_holdfast"),
+        world.path("key"),
+        world.path("mobile.sock"),
+    );
+    let mut command = mobile.command("unshare");
+    command.args(["--mount", "sh", "-e", "-c", &script]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut daemon = mobile.spawn_guarded(command).unwrap();
+    silent.recv(&mut [0; 512]).expect("a query");
+    let (status, by_itself) = daemon.terminate(LIMIT).unwrap();
+    assert!(by_itself && status.success(), "{status}");
 }

@@ -52,10 +52,14 @@ pub(super) fn run(args: MobileDaemonArgs, counters: CountersByName) -> anyhow::R
     // It is registered once, with this process's own capabilities.
     let congestion = HandoffTimes::open(&settings);
     broker::start(DaemonKind::Mobile, [&settings.interface], false)?;
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build()?
-        .block_on(Daemon::open(args, settings, congestion)?.run(counters))
+        .build()?;
+    let daemon = Daemon::open(args, settings, congestion)?;
+    let ended = runtime.block_on(daemon.run(counters));
+    // A resolver that waits for its servers has no part in the end.
+    runtime.shutdown_background();
+    ended
 }
 
 struct Daemon {
@@ -210,6 +214,7 @@ impl Daemon {
             uplink.release();
         }
         self.finish_outages();
+        sources.leave().await;
         broker::check()
     }
 

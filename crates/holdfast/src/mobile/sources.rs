@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use holdfast_core::{LinkEvent, LinkSource};
 use holdfast_net::monitor::InterfaceState;
 use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::task::JoinHandle;
 
 use crate::settings::MobileSettings;
 
@@ -29,6 +30,8 @@ use wifi::WifiSource;
 
 /// Reports that wait for the daemon; a source with more of them waits.
 const WAITING_MAX: usize = 64;
+/// How long the daemon's end waits for what a source undoes.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 /// Why a source ends when the daemon does.
 const DAEMON_LEAVES: &str = "the daemon ends";
 /// How long after a failure a source is tried again: at first...
@@ -90,6 +93,12 @@ impl Reporter {
         sent.map_err(|_| anyhow::anyhow!(DAEMON_LEAVES))
     }
 
+    /// Until the daemon is leaving.
+    async fn closed(&self) -> anyhow::Result<Infallible> {
+        self.reports.closed().await;
+        Err(anyhow::anyhow!(DAEMON_LEAVES))
+    }
+
     /// Errors: the daemon is leaving.
     fn is_connected(&self) -> anyhow::Result<()> {
         anyhow::ensure!(!self.reports.is_closed(), DAEMON_LEAVES);
@@ -124,7 +133,10 @@ async fn keep(mut source: impl SourceTask, reporter: Reporter) {
         if begun.elapsed() >= RETRY_MAX {
             wait = RETRY_MIN;
         }
-        tokio::time::sleep(wait).await;
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            _ = reporter.closed() => return,
+        }
         wait = (wait * 2).min(RETRY_MAX);
     }
 }
@@ -133,6 +145,8 @@ async fn keep(mut source: impl SourceTask, reporter: Reporter) {
 pub(super) struct Sources {
     reports: Receiver<Report>,
     kinds: Vec<LinkSource>,
+    /// Those that have something to undo.
+    undoing: Vec<JoinHandle<()>>,
 }
 
 impl Sources {
@@ -142,16 +156,19 @@ impl Sources {
         let mut sources = Self {
             reports,
             kinds: Vec::new(),
+            undoing: Vec::new(),
         };
         let (interface, wanted) = (&settings.interface, &settings.sources);
         sources.add(LinkSource::Carrier, CarrierSource::default(), &sender);
         if wanted.wifi {
             let source = WifiSource::new(interface, wanted);
-            sources.add(LinkSource::Wifi, source, &sender);
+            let task = sources.add(LinkSource::Wifi, source, &sender);
+            sources.undoing.push(task);
         }
         if let Some(modem) = &wanted.modem {
             let source = ModemSource::new(interface, modem.clone(), wanted.poll);
-            sources.add(LinkSource::Modem, source, &sender);
+            let task = sources.add(LinkSource::Modem, source, &sender);
+            sources.undoing.push(task);
         }
         if let Some(program) = &wanted.script {
             let source = ScriptSource::new(program, interface);
@@ -160,18 +177,31 @@ impl Sources {
         sources
     }
 
-    fn add(&mut self, kind: LinkSource, source: impl SourceTask, reports: &Sender<Report>) {
+    fn add(
+        &mut self,
+        kind: LinkSource,
+        source: impl SourceTask,
+        reports: &Sender<Report>,
+    ) -> JoinHandle<()> {
         let reporter = Reporter {
             source: kind,
             reports: reports.clone(),
         };
         self.kinds.push(kind);
-        tokio::spawn(keep(source, reporter));
+        tokio::spawn(keep(source, reporter))
     }
 
     /// Those that were started.
     pub(super) fn kinds(&self) -> &[LinkSource] {
         &self.kinds
+    }
+
+    /// Ends them, at a regular end of the daemon.
+    pub(super) async fn leave(self) {
+        drop(self.reports);
+        // A service that does not answer holds up no end.
+        let ends = futures_util::future::join_all(self.undoing);
+        let _ = tokio::time::timeout(LEAVE_WITHIN, ends).await;
     }
 
     /// The next report.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use futures_util::StreamExt as _;
 use holdfast_core::LinkEvent;
 use tokio::time::MissedTickBehavior;
-use zbus::fdo::{DBusProxy, ObjectManagerProxy, PropertiesProxy};
+use zbus::fdo::{DBusProxy, NameOwnerChangedStream, ObjectManagerProxy, PropertiesProxy};
 use zbus::names::{InterfaceName, OwnedUniqueName};
 use zbus::{Connection, MatchRule, Message, MessageStream, ObjectPath, OwnedVariant, message};
 
@@ -87,6 +87,59 @@ impl ModemSource {
         self.poll.as_secs_f64().ceil().max(1.0) as u32
     }
 
+    /// Reports what becomes of the modem, until something fails or the daemon ends.
+    async fn watch(
+        &self,
+        bus: &Connection,
+        path: &ObjectPath<'_>,
+        mut owners: NameOwnerChangedStream,
+        reporter: &Reporter,
+    ) -> anyhow::Result<Infallible> {
+        let names = DBusProxy::new(bus).await?;
+        // Any program on the bus can send a message that looks the same; only the owner's count.
+        let owner = names.get_name_owner(SERVICE.try_into()?).await?;
+        let mut changes = changes(bus, path).await?;
+        let manager = ObjectManagerProxy::new(bus, SERVICE, ROOT).await?;
+        let mut removed = manager.receive_interfaces_removed().await?;
+        let mut modem = Modem::default();
+        let first = self.begin(bus, path, &mut modem).await?;
+        reporter.report(SourceEvent::Runs).await?;
+        for event in first {
+            reporter.report(event).await?;
+        }
+        let mut poll = tokio::time::interval(Duration::from_secs(self.poll_seconds().into()));
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                message = changes.next() => {
+                    let message = message.context(BUS_ENDED)??;
+                    let Some((interface, values)) = changed(&message, &owner) else { continue };
+                    for event in modem.handle(&interface, &values) {
+                        reporter.report(event).await?;
+                    }
+                }
+                // ModemManager does not report an unchanged level, but it is a sample too.
+                _ = poll.tick(), if modem.level().is_some() => {
+                    let values = all(bus, path, SIGNAL).await?;
+                    for event in modem.handle(SIGNAL, &values) {
+                        reporter.report(event).await?;
+                    }
+                }
+                ended = reporter.closed() => return ended,
+                owner = owners.next() => {
+                    owner.context(BUS_ENDED)?;
+                    bail!("sources.modem: ModemManager has ended or restarted");
+                }
+                object = removed.next() => {
+                    if *object.context(BUS_ENDED)?.args()?.object_path() == *path {
+                        reporter.report(SourceEvent::Link(LinkEvent::Down)).await?;
+                        bail!("sources.modem: ModemManager has removed the modem");
+                    }
+                }
+            }
+        }
+    }
+
     /// Makes ModemManager poll the signal, and reads the present state.
     async fn begin(
         &self,
@@ -94,7 +147,7 @@ impl ModemSource {
         path: &ObjectPath<'_>,
         modem: &mut Modem,
     ) -> anyhow::Result<Vec<SourceEvent>> {
-        let problem = start_signal(bus, path, self.poll_seconds()).await.err();
+        let problem = set_signal_rate(bus, path, self.poll_seconds()).await.err();
         let mut events = modem.handle(MODEM, &all(bus, path, MODEM).await?);
         if let Some(problem) = problem {
             let text = format!("sources.modem: the modem reports no signal in dBm: {problem}");
@@ -195,52 +248,17 @@ impl SourceTask for ModemSource {
     async fn run(&mut self, reporter: &Reporter) -> anyhow::Result<Infallible> {
         let bus = self.connect().await?;
         let names = DBusProxy::new(&bus).await?;
-        let mut owners = names
+        let owners = names
             .receive_name_owner_changed_with_args(&[(0, SERVICE)])
             .await?;
         let path = self.find(&bus).await?;
-        // Any program on the bus can send a message that looks the same; only the owner's count.
-        let owner = names.get_name_owner(SERVICE.try_into()?).await?;
         let path = ObjectPath::try_from(path).context("sources.modem: no D-Bus path")?;
-        let mut changes = changes(&bus, &path).await?;
-        let manager = ObjectManagerProxy::new(&bus, SERVICE, ROOT).await?;
-        let mut removed = manager.receive_interfaces_removed().await?;
-        let mut modem = Modem::default();
-        let first = self.begin(&bus, &path, &mut modem).await?;
-        reporter.report(SourceEvent::Runs).await?;
-        for event in first {
-            reporter.report(event).await?;
+        let Err(error) = self.watch(&bus, &path, owners, reporter).await;
+        if reporter.is_connected().is_err() {
+            // Otherwise ModemManager would poll on. It may have ended itself.
+            let _ = set_signal_rate(&bus, &path, 0).await;
         }
-        let mut poll = tokio::time::interval(Duration::from_secs(self.poll_seconds().into()));
-        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                message = changes.next() => {
-                    let message = message.context(BUS_ENDED)??;
-                    let Some((interface, values)) = changed(&message, &owner) else { continue };
-                    for event in modem.handle(&interface, &values) {
-                        reporter.report(event).await?;
-                    }
-                }
-                // ModemManager does not report an unchanged level, but it is a sample too.
-                _ = poll.tick(), if modem.level().is_some() => {
-                    let values = all(&bus, &path, SIGNAL).await?;
-                    for event in modem.handle(SIGNAL, &values) {
-                        reporter.report(event).await?;
-                    }
-                }
-                owner = owners.next() => {
-                    owner.context(BUS_ENDED)?;
-                    bail!("sources.modem: ModemManager has ended or restarted");
-                }
-                object = removed.next() => {
-                    if *object.context(BUS_ENDED)?.args()?.object_path() == path {
-                        reporter.report(SourceEvent::Link(LinkEvent::Down)).await?;
-                        bail!("sources.modem: ModemManager has removed the modem");
-                    }
-                }
-            }
-        }
+        Err(error)
     }
 }
 
@@ -256,8 +274,12 @@ async fn changes(bus: &Connection, path: &ObjectPath<'_>) -> zbus::Result<Messag
     MessageStream::for_match_rule(rule, bus, None).await
 }
 
-/// Makes ModemManager poll the modem's signal.
-async fn start_signal(bus: &Connection, path: &ObjectPath<'_>, seconds: u32) -> zbus::Result<()> {
+/// Makes ModemManager poll the modem's signal at this interval; 0: no more.
+async fn set_signal_rate(
+    bus: &Connection,
+    path: &ObjectPath<'_>,
+    seconds: u32,
+) -> zbus::Result<()> {
     let called = bus.call_method(Some(SERVICE), path, Some(SIGNAL), "Setup", &seconds);
     called.await.map(drop)
 }

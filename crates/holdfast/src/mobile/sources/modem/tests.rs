@@ -107,6 +107,7 @@ impl FakeSignal {
 struct World {
     service: Connection,
     reports: Receiver<Report>,
+    task: tokio::task::JoinHandle<()>,
 }
 
 impl World {
@@ -131,14 +132,18 @@ impl World {
         let source = LinkSource::Modem;
         let mut modem = ModemSource::new("wwan0", choice, Duration::from_millis(1_500));
         modem.bus = Some(bus.address.clone());
-        tokio::spawn(keep(
+        let task = tokio::spawn(keep(
             modem,
             Reporter {
                 source,
                 reports: sender,
             },
         ));
-        Self { service, reports }
+        Self {
+            service,
+            reports,
+            task,
+        }
     }
 
     async fn next(&mut self) -> SourceEvent {
@@ -287,6 +292,22 @@ fn the_signal_is_polled_and_each_value_is_a_sample() {
         // The level stays, and each poll reports it.
         assert_eq!(world.next_event().await, SourceEvent::Signal(-104.0));
         assert_eq!(world.next_event().await, SourceEvent::Signal(-104.0));
+    });
+}
+
+#[test]
+fn the_signal_is_polled_no_more_when_the_daemon_has_ended() {
+    let test = "the_signal_is_polled_no_more_when_the_daemon_has_ended";
+    run(test, async |bus| {
+        let mut world = World::new(bus, ModemChoice::OfInterface, CONNECTED).await;
+        world.await_event(&SourceEvent::Lifted).await;
+        let server = world.service.object_server();
+        let signal: InterfaceRef<FakeSignal> = server.interface(PATH).await.expect("it");
+        assert_eq!(signal.get().await.rate, 2);
+        drop(world.reports);
+        let ended = tokio::time::timeout(LIMIT, world.task).await;
+        ended.expect("in time").expect("no panic");
+        assert_eq!(signal.get().await.rate, 0);
     });
 }
 
