@@ -62,8 +62,8 @@ pub(crate) struct FhState {
     pub ack: SeqNum,
     pub window: u16,
     pub tsecr: u32,
-    /// That segment reports congestion to the MH (ECE, RFC 3168).
-    pub reports_congestion: bool,
+    /// ECE, if that segment reports congestion to the MH (RFC 3168).
+    ece: Flags,
     /// The shift of the FH's windows; known if both SYNs were seen.
     window_scale: Option<u8>,
     window_largest: u16,

@@ -39,10 +39,15 @@ impl NamedInterface {
         }
     }
 
-    /// Follows a report that is about it.
+    /// Follows a report that is about it. Without a carrier a supplicant may scan with other addresses: the
+    /// address counts when there is one again.
     pub(crate) fn follow(&mut self, state: &InterfaceState) {
         let is_there = state.name == self.name && !state.removed;
-        self.id = is_there.then(|| state.id());
+        let id = is_there.then(|| state.id());
+        let kind = |id: InterfaceId| (id.ifindex, id.header.map(|header| header.kind));
+        if state.carrier || self.id.map(kind) != id.map(kind) {
+            self.id = id;
+        }
     }
 }
 
@@ -102,6 +107,24 @@ mod tests {
             interface.follow(&state);
             assert_eq!(ids.last(), Some(&interface.id));
         }
+    }
+
+    #[test]
+    fn an_address_counts_when_there_is_a_carrier() {
+        let mut interface = NamedInterface::new("wlan0");
+        let mut id_with = |last, carrier| {
+            let mac = [2, 0, 0, 0, 0, last];
+            let kind = LayerKind::Ethernet;
+            let mut state = state("wlan0", 7, false);
+            (state.carrier, state.header) = (carrier, Some(FrameHeader { kind, mac }));
+            interface.follow(&state);
+            interface.id
+        };
+        let first = id_with(1, true);
+        assert_eq!(id_with(2, false), first, "a scan");
+        assert_eq!(id_with(1, true), first);
+        id_with(2, false);
+        assert_ne!(id_with(2, true), first);
     }
 
     #[test]

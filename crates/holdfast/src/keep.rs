@@ -128,13 +128,9 @@ struct PathEdge {
 
 impl Edge<Frame> for PathEdge {
     fn send(&mut self, frame: &Frame) {
-        let flow = self.flow(frame);
-        let newest = flow.and_then(|flow| self.next_hops.newest(flow.destination));
-        let sent = match newest {
-            Some(newest) if self.link_addresses(frame) != Some(newest) => {
-                self.path.send_with(frame, &newest)
-            }
-            _ => self.path.send(frame),
+        let sent = match self.newer_addresses(frame) {
+            Some(addresses) => self.path.send_with(frame, &addresses),
+            None => self.path.send(frame),
         };
         if let Err(error) = sent {
             self.write_errors += 1;
@@ -163,6 +159,13 @@ impl PathEdge {
     /// Those that the frame came with; none on a link without any.
     fn link_addresses(&self, frame: &Frame) -> Option<LinkAddresses> {
         frame.bytes().get(..self.ip)?.first_chunk().copied()
+    }
+
+    /// Those of its next hop, if they have changed since the frame came.
+    fn newer_addresses(&self, frame: &Frame) -> Option<LinkAddresses> {
+        let own = self.link_addresses(frame)?;
+        let newest = self.next_hops.newest(self.flow(frame)?.destination)?;
+        (newest != own).then_some(newest)
     }
 
     /// A frame that was taken shows where its next hop is.
@@ -206,12 +209,13 @@ impl KeepWorker {
         outages: OutageSender,
     ) -> io::Result<Self> {
         let (neighbours, ip) = neighbours_and_ip(path.interface())?;
+        let peers = path.table().kind();
         Ok(Self {
             neighbours,
             announcements: path.announcements()?,
             edge: PathEdge {
                 path,
-                next_hops: NextHops::default(),
+                next_hops: NextHops::new(peers),
                 ip,
                 draining: BTreeMap::new(),
                 write_errors: 0,

@@ -4,7 +4,7 @@
 //!
 //! They are started when the interface is there for the first time. When none has the name any more they
 //! detach, and live on with all flows. When an interface of that name is there again they attach to it.
-//! They take packets when all are attached: before, the link has no carrier, and TCP would wait.
+//! Then they take packets when all are attached: before, the link has no carrier, and TCP would wait.
 
 use std::time::Duration;
 

@@ -396,11 +396,7 @@ impl<P: Payload> Flow<P> {
     fn resend_by(&mut self, sender: Sender, piece: Piece<P>) -> Resend<P> {
         // Karn: what is sent twice is not timed.
         self.timed = None;
-        let ahead = sender == Sender::GatewayAhead;
-        let mut flags = piece.flags.without(Flags::ECE).with(Flags::ACK);
-        if self.fh.reports_congestion {
-            flags = flags.with(Flags::ECE);
-        }
+        let (ahead, ack) = (sender == Sender::GatewayAhead, Flags::ACK.with(self.fh.ece));
         let timestamps = self.mh.timestamps.map(|mh| Timestamps {
             tsval: if ahead {
                 overtaking_tsval(piece.tsval, mh)
@@ -417,7 +413,7 @@ impl<P: Payload> Flow<P> {
             seq: piece.seq,
             ack: self.ack_for_mh(self.fh.ack),
             window: self.fh.window,
-            flags,
+            flags: piece.flags.without(Flags::ECE).with(ack),
             timestamps,
             segment_len: piece.payload.segment_len().max(1),
             path_mtu: self.path_mtu,

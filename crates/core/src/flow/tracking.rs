@@ -167,7 +167,7 @@ impl<P: Payload> Flow<P> {
     pub(super) fn note_fh(&mut self, segment: &Segment) {
         self.fh.ack = segment.ack;
         self.fh.window = segment.window;
-        self.fh.reports_congestion = segment.flags.has(Flags::ECE);
+        self.fh.ece = Flags(segment.flags.0 & Flags::ECE.0);
         self.fh.window_largest = self.fh.window_largest.max(segment.window);
         if let Some(timestamps) = segment.options.timestamps {
             self.fh.tsecr = timestamps.tsecr;

@@ -50,8 +50,6 @@ impl<P: Payload> Gateway<P> {
 
 impl<P: Payload> Turn<'_, P> {
     fn on_fh_segment(&mut self, segment: &Segment, payload: &P) -> Verdict {
-        let link_addresses = payload.link_addresses();
-        self.mobile.note_link_addresses(link_addresses, self.now);
         let outcome = self.flow.track_fh_segment(segment, payload, self.now);
         if outcome.is_resynchronised {
             self.scheme.on_resynchronised(self.flow.fh.una);
@@ -66,6 +64,8 @@ impl<P: Payload> Turn<'_, P> {
             }
             return Verdict::Forward;
         }
+        let link_addresses = payload.link_addresses();
+        self.mobile.note_link_addresses(link_addresses, self.now);
         let is_away = self.mobile.is_away() || self.scheme.waits_for_mh();
         let is_withheld = self.hook(|scheme, flow, cx| scheme.on_fh_ack(flow, segment, cx));
         let bare = segment.is_empty() && segment.seq == self.flow.fh.max && payload.is_cacheable();

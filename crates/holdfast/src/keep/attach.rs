@@ -7,6 +7,7 @@ use std::io;
 use holdfast_core::keep::{KeepSettings, PeerId};
 use holdfast_net::datapath::now;
 
+use super::next_hops::NextHops;
 use super::{KeepWorker, attachment, limits_for, neighbours_and_ip, pool_bytes_max};
 use crate::command::Attachment;
 
@@ -33,6 +34,9 @@ impl KeepWorker {
         self.edge.draining.clear();
         let (old, new) = (before.interface(), self.edge.path.interface());
         let has_same_header = (old.kind, old.mac) == (new.kind, new.mac);
+        if !has_same_header {
+            self.edge.next_hops = NextHops::new(self.edge.path.table().kind());
+        }
         let table = self.edge.path.table();
         let number = |peer| Some((peer, table.enter_peer_of(before.table(), peer)?));
         let peers = self.keeper.known_peers().filter(|_| has_same_header);

@@ -5,14 +5,18 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use holdfast_net::keep_path::Peers;
 use holdfast_wire::LinkAddresses;
 
 /// With more destinations, or more changes, all are forgotten: packets then go out as they came.
 const ENTRIES_MAX: usize = 4_096;
 
 /// What is known of the next hops. Of each entry it is known with which packet it came.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct NextHops {
+    /// Destinations with the same addresses are behind one router. Mobiles may be behind one extender, and
+    /// leave it one by one.
+    are_behind_router: bool,
     packets: u64,
     /// The newest addresses, by destination.
     newest: BTreeMap<IpAddr, (LinkAddresses, u64)>,
@@ -21,6 +25,16 @@ pub(super) struct NextHops {
 }
 
 impl NextHops {
+    /// `peers`: whose packets are kept.
+    pub(super) fn new(peers: Peers) -> Self {
+        Self {
+            are_behind_router: matches!(peers, Peers::WholeLink),
+            packets: 0,
+            newest: BTreeMap::new(),
+            successors: BTreeMap::new(),
+        }
+    }
+
     /// A packet to `destination` came with these.
     pub(super) fn note(&mut self, destination: IpAddr, addresses: LinkAddresses) {
         if self.newest.len() >= ENTRIES_MAX || self.successors.len() >= ENTRIES_MAX {
@@ -37,11 +51,12 @@ impl NextHops {
         }
     }
 
-    /// Those for a packet to `destination` that is sent now. A destination without a newer packet is behind the
-    /// same next hop as before: it follows those whose addresses have changed since. None: nothing is known.
+    /// Those for a packet to `destination` that is sent now. Behind a router a destination without a newer packet
+    /// follows those whose addresses have changed since. None: nothing is known.
     pub(super) fn newest(&self, destination: IpAddr) -> Option<LinkAddresses> {
         let (mut addresses, mut packet) = *self.newest.get(&destination)?;
-        while let Some((successor, at)) = self.successors.get(&addresses)
+        while self.are_behind_router
+            && let Some((successor, at)) = self.successors.get(&addresses)
             && *at > packet
         {
             (addresses, packet) = (*successor, *at);
@@ -64,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_destination_has_the_addresses_of_its_newest_packet() {
-        let mut hops = NextHops::default();
+        let mut hops = NextHops::new(Peers::ByAddress);
         assert_eq!(hops.newest(host(1)), None);
         // A next hop that returns is no loop.
         for addresses in [A, B, A, B, C, A] {
@@ -74,8 +89,17 @@ mod tests {
     }
 
     #[test]
-    fn one_without_a_newer_packet_follows_others_of_the_same_next_hop() {
-        let mut hops = NextHops::default();
+    fn mobiles_leave_an_extender_one_by_one() {
+        let mut hops = NextHops::new(Peers::ByAddress);
+        hops.note(host(1), A);
+        hops.note(host(2), A);
+        hops.note(host(1), B);
+        assert_eq!(hops.newest(host(2)), Some(A));
+    }
+
+    #[test]
+    fn one_without_a_newer_packet_follows_others_of_the_same_router() {
+        let mut hops = NextHops::new(Peers::WholeLink);
         hops.note(host(1), A);
         hops.note(host(2), A);
         hops.note(host(3), C);
@@ -91,7 +115,7 @@ mod tests {
 
     #[test]
     fn entries_have_a_limit() {
-        let mut hops = NextHops::default();
+        let mut hops = NextHops::new(Peers::WholeLink);
         for number in 0..2 * ENTRIES_MAX as u32 {
             hops.note(std::net::Ipv4Addr::from(number).into(), A);
         }

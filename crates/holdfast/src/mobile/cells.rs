@@ -2,11 +2,16 @@
 //! The cells that a mobile may be in, and in which it is.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use holdfast_core::signal::GatewayChallenge;
 use tokio::net::UdpSocket;
+use tokio::sync::mpsc::Sender;
 
-use crate::settings;
+use crate::settings::{self, resolve};
+
+/// Time between two tries to find the gateway's address by its name.
+const RESOLVE_AGAIN: Duration = Duration::from_secs(5);
 
 /// A gateway and the link to it.
 #[derive(Debug)]
@@ -98,6 +103,25 @@ impl Cells {
         let challenge = self.cells.get(number).and_then(|cell| cell.challenge);
         self.cells[self.present].challenge = Some(leave(challenge));
         self.present = number.min(self.cells.len() - 1);
+    }
+}
+
+/// Finds the gateway's address, however long its name cannot be resolved.
+pub(super) async fn find_gateway(cell: usize, gateway: String, found: Sender<(usize, SocketAddr)>) {
+    loop {
+        let name = gateway.clone();
+        match tokio::task::spawn_blocking(move || resolve(&name)).await {
+            Ok(Ok(address)) => {
+                // The daemon that no longer listens is leaving.
+                let _ = found.send((cell, address)).await;
+                return;
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(gateway, %error, "the gateway is not found; trying again");
+            }
+            Err(error) => tracing::error!(%error, "resolver"),
+        }
+        tokio::time::sleep(RESOLVE_AGAIN).await;
     }
 }
 

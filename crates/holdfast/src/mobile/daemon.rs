@@ -20,7 +20,7 @@ use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
 
-use super::cells::Cells;
+use super::cells::{Cells, find_gateway};
 use super::congestion::HandoffTimes;
 use super::host::Host;
 use super::sources::Sources;
@@ -30,7 +30,7 @@ use crate::counters::CountersByName;
 use crate::interface::NamedInterface;
 use crate::outages::{EndedOutage, OutageList, QUEUED_MAX};
 use crate::runtime::{DaemonKind, InterfaceLock, random_bytes};
-use crate::settings::{MobileDaemonArgs, MobileSettings, resolve};
+use crate::settings::{MobileDaemonArgs, MobileSettings};
 use crate::{broker, log, metrics, service, web};
 
 mod link;
@@ -40,9 +40,6 @@ mod requests;
 
 use link::Link;
 pub(super) use requests::DaemonCounters;
-
-/// Time between two tries to find the gateway's address by its name.
-const RESOLVE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Runs the daemon until SIGTERM, SIGINT or SIGQUIT. Metrics have these counters.
 pub(super) fn run(args: MobileDaemonArgs, counters: CountersByName) -> anyhow::Result<()> {
@@ -55,8 +52,7 @@ pub(super) fn run(args: MobileDaemonArgs, counters: CountersByName) -> anyhow::R
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let daemon = Daemon::open(args, settings, congestion)?;
-    let ended = runtime.block_on(daemon.run(counters));
+    let ended = runtime.block_on(Daemon::open(args, settings, congestion)?.run(counters));
     // A resolver that waits for its servers has no part in the end.
     runtime.shutdown_background();
     ended
@@ -476,28 +472,5 @@ async fn sleep(timeout: Option<Duration>) {
     match timeout {
         Some(timeout) => tokio::time::sleep(timeout).await,
         None => pending().await,
-    }
-}
-
-/// Finds the gateway's address, however long its name cannot be resolved.
-async fn find_gateway(
-    cell: usize,
-    gateway: String,
-    found: tokio::sync::mpsc::Sender<(usize, SocketAddr)>,
-) {
-    loop {
-        let name = gateway.clone();
-        match tokio::task::spawn_blocking(move || resolve(&name)).await {
-            Ok(Ok(address)) => {
-                // The daemon that no longer listens is leaving.
-                let _ = found.send((cell, address)).await;
-                return;
-            }
-            Ok(Err(error)) => {
-                tracing::warn!(gateway, %error, "the gateway is not found; trying again");
-            }
-            Err(error) => tracing::error!(%error, "resolver"),
-        }
-        tokio::time::sleep(RESOLVE_AGAIN).await;
     }
 }

@@ -96,11 +96,13 @@ fn make(qdisc: &Qdisc) -> io::Result<bool> {
 
 /// Removes a qdisc of `made` that has no filter any more.
 fn remove_unused(made: &mut BTreeSet<Qdisc>, qdisc: &Qdisc) {
-    if !made.contains(qdisc) {
+    // In another namespace the index is another interface's.
+    let is_here = Qdisc::at(qdisc.ifindex).is_ok_and(|here| here == *qdisc);
+    if !is_here || !made.contains(qdisc) {
         return;
     }
-    // If its filters cannot be read, the interface is removed.
-    let is_used = qdisc.has_filters().unwrap_or(false);
+    // One whose filters cannot be read stays: they may be others'.
+    let is_used = qdisc.has_filters().unwrap_or(true);
     if !is_used {
         let _ = qdisc.remove();
         made.remove(qdisc);
