@@ -4,7 +4,7 @@ use crate::gateway::packet::{Content, classify};
 use holdfast_core::Settings;
 use holdfast_net::frame::{BufferPool, Frame};
 use holdfast_net::tun::VNET_HDR_BYTES;
-use holdfast_wire::{LinkAddresses, SeqNum, Timestamps};
+use holdfast_wire::{LinkAddresses, Segment, SeqNum, Timestamps};
 
 mod kernel;
 
@@ -144,7 +144,7 @@ fn parsed(part: &Part) -> holdfast_wire::Segment {
 }
 
 /// The same packet behind a header of Ethernet with these addresses.
-fn behind(addresses: LinkAddresses, packet: &Packet) -> (holdfast_wire::Segment, Packet) {
+fn behind(addresses: LinkAddresses, packet: &Packet) -> (Segment, Packet) {
     let frame = packet.frame();
     let bytes = [&addresses[..], &[0x08, 0x00], frame.bytes()].concat();
     let vnet = VnetHdr {
@@ -170,9 +170,23 @@ fn what_is_made_of_a_cached_packet_goes_to_the_newest_next_hop_of_the_mh() {
         link[..12].to_vec()
     };
     assert_eq!(addressed(&engine, Direction::Downlink), old, "no such MH");
+    let (way, now) = (Direction::Downlink, Instant::from_millis(1));
+    // Nothing is believed before both ends agree.
+    let (segment, forged) = behind(new, &packet(200));
+    let _ = engine.handle_segment(way, &segment, &forged, now, &mut Vec::new());
+    assert_eq!(addressed(&engine, way), old);
     for addresses in [old, new] {
         let (segment, newest) = behind(addresses, &packet(200));
-        let (way, now) = (Direction::Downlink, Instant::from_millis(1));
+        let _ = engine.handle_segment(way, &segment, &newest, now, &mut Vec::new());
+        let answer = Segment {
+            from: segment.to,
+            to: segment.from,
+            ack: segment.end(),
+            window: 1_000,
+            payload_len: 0,
+            ..segment
+        };
+        let _ = engine.handle_segment(Direction::Uplink, &answer, &cached, now, &mut Vec::new());
         let _ = engine.handle_segment(way, &segment, &newest, now, &mut Vec::new());
         assert_eq!(addressed(&engine, way), addresses);
         // The next hop toward the FH is another one.
