@@ -80,12 +80,6 @@ impl World {
         self.folder.path().join(name).to_str().unwrap().to_owned()
     }
 
-    fn start(&self, ns: &NetNs, arguments: &[&str]) -> ChildGuard {
-        let mut command = ns.command(env!("CARGO_BIN_EXE_holdfast"));
-        command.args(arguments).stderr(Stdio::null());
-        ns.spawn_guarded(command).unwrap()
-    }
-
     /// Signals that the gateway has believed.
     fn believed(&self) -> u64 {
         let status = status_at(Path::new(&self.path("gateway.sock"))).ok();
@@ -95,19 +89,25 @@ impl World {
     }
 }
 
+fn start(ns: &NetNs, arguments: &[&str]) -> ChildGuard {
+    let mut command = ns.command(env!("CARGO_BIN_EXE_holdfast"));
+    command.args(arguments).stderr(Stdio::null());
+    ns.spawn_guarded(command).unwrap()
+}
+
 #[test]
 fn a_mobile_behind_a_firewall_is_believed_at_each_address_of_the_gateway() {
     if !available_or_skip("a_mobile_behind_a_firewall_is_believed_at_each_address_of_the_gateway") {
         return;
     }
     let world = World::new();
-    let _gateway = world.start(
+    let _gateway = start(
         &world.gateway,
         &["gateway", "--config", &world.path("gateway.toml")],
     );
     for address in ["10.82.0.1", "10.81.0.1", "[fd82::1]", "[fd81::1]"] {
         let before = world.believed();
-        let mobile = world.start(
+        let mobile = start(
             &world.mobile,
             &[
                 "mobile",

@@ -34,7 +34,7 @@ pub struct Correspondent {
 pub fn note_arrivals(socket: &UdpSocket) -> io::Result<()> {
     match socket.local_addr()? {
         SocketAddr::V4(at) if at.ip().is_unspecified() => {
-            setsockopt(socket, Ipv4PacketInfo, &true)?
+            setsockopt(socket, Ipv4PacketInfo, &true)?;
         }
         // An IPv4 address arrives mapped.
         SocketAddr::V6(at) if at.ip().is_unspecified() => {

@@ -203,6 +203,13 @@ impl Daemon {
         }
         service::stopping();
         tracing::info!("leaving");
+        self.release();
+        sources.leave().await;
+        broker::check()
+    }
+
+    /// Nothing more is done for the flows.
+    fn release(&mut self) {
         if let Some(host) = &mut self.host {
             host.release();
         }
@@ -210,8 +217,6 @@ impl Daemon {
             uplink.release();
         }
         self.finish_outages();
-        sources.leave().await;
-        broker::check()
     }
 
     fn now(&self) -> Instant {
