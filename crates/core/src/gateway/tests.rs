@@ -31,6 +31,7 @@ mod replay;
 mod shared_queue;
 mod silence;
 mod sizes;
+mod slow_link;
 mod snoop_1995;
 mod snoop_hostile;
 mod snoop_overload;
