@@ -5,7 +5,7 @@ import re
 import statistics
 from pathlib import Path
 
-from paper_runs import NAMES, SENDERS, groups, median, megabits, printed_rows, seconds, tenths_of_seconds, transfer_s
+from paper_runs import NAMES, SENDERS, groups, median, printed_rows, seconds, tenths_of_seconds, transfer_s
 
 
 def outages_cell(runs):
@@ -388,14 +388,6 @@ def recordings_gaps(lines):
             row.append(f"{figure:.2f} s" if figure < 1 else f"{figure:.1f} s")
         rows[-1].append(f"{len(stalls)} of {len(gaps)}")
     return rows
-
-
-def baselines_haproxy(lines):
-    cells = groups(lines, "remedy", "kbit_per_error")
-    return [
-        [sender, scheme, *(megabits(cells[f"{scheme}, {sender}", kbit]) for kbit in (128, 1024))]
-        for sender in ("Cubic", "BBR") for scheme in ("none", "Snoop of today", "HAProxy")
-    ]
 
 
 def linux_mtcp(lines):

@@ -115,12 +115,13 @@ TABLES = {
     "baselines-lc-cwe": (["baselines-lc-cwe"], model.baselines("handoff_s", model.whole_seconds)),
     "baselines-encrypted": (["baselines-snoop-encrypted", "baselines-mtcp-encrypted"], model.encrypted),
     "handoff-state": (["snoop-handoff-model", "mtcp-handoff", "handoff-state"], model.handoff_state),
-    "baselines-haproxy": (["baselines-haproxy"], linux.baselines_haproxy),
-    "baselines-haproxy-mtcp": (["baselines-haproxy-mtcp"], model.baselines(
+    "baselines-linux-snoop": (["baselines-linux-snoop"], model.baselines("kbit_per_error", megabits)),
+    "baselines-linux-mtcp": (["baselines-linux-mtcp"], model.baselines(
         "disconnection_s", model.whole_seconds, bound=model.bound_s)),
-    "baselines-haproxy-mtcp-plus": (["baselines-haproxy-mtcp-plus"], model.baselines(
+    "baselines-linux-mtcp-plus": (["baselines-linux-mtcp-plus"], model.baselines(
         "disconnection_s", model.tenths_or_unfinished, {"M-TCP+": "`mtcp-plus`"})),
-    "baselines-haproxy-freeze": (["baselines-haproxy-freeze"], model.baselines("disconnect_s", tenths_of_seconds)),
+    "baselines-linux-freeze": (["baselines-linux-freeze"], model.baselines("disconnect_s", tenths_of_seconds)),
+    "baselines-linux-lc-cwe": (["baselines-linux-lc-cwe"], model.baselines("handoff_s", model.whole_seconds)),
     "slow": (["slow"], model.slow(
         {"reno43bsd": "without SACK", "sack": "with SACK"}, ("16", "32", "64", "128", "256"))),
     "very-slow": (["very-slow"], model.slow(

@@ -6,6 +6,15 @@
 
 use holdfast_net::datapath::InterfaceId;
 use holdfast_net::monitor::InterfaceState;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+
+/// Whether an interface of this network namespace has this name now.
+pub(crate) fn exists(name: &str) -> bool {
+    let index = socket(AddressFamily::INET, SocketType::DGRAM, None)
+        .and_then(|socket| netdevice::name_to_index(socket, name));
+    index != Err(Errno::NODEV)
+}
 
 /// A name, and which interface has it.
 #[derive(Clone, Debug)]

@@ -24,6 +24,8 @@ const LIFETIME: Duration = Duration::from_secs(90);
 const GATEWAY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 8, 0, 1));
 const MOBILE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 9, 0, 2));
 
+const ONE_GATEWAY: &str = "gateway = \"10.8.0.1\"";
+
 /// A namespace with the mobile's daemon, and one with the gateway's socket.
 struct World {
     mobile_ns: NetNs,
@@ -74,25 +76,18 @@ fn connect_namespaces(gateway_ns: &NetNs, mobile_ns: &NetNs) {
     }
 }
 
-fn spawn(mobile_ns: &NetNs, folder: &Path) -> ChildGuard {
+/// `gateways`: the setting that names them.
+fn spawn(mobile_ns: &NetNs, folder: &Path, gateways: &str) -> ChildGuard {
+    let text = format!(
+        "[mobile]\ninterface = \"wwan0\"\nscheme = \"none\"\nkeepalive_s = 1\n{gateways}\n\
+         key_file = \"{0}/mobile.key\"\ncontrol_socket = \"{0}/mobile.sock\"\n",
+        folder.display()
+    );
+    let file = folder.join("mobile.toml");
+    std::fs::write(&file, text).unwrap();
     let mut command = mobile_ns.command(env!("CARGO_BIN_EXE_holdfast"));
-    command
-        .args([
-            "mobile",
-            "--interface",
-            "wwan0",
-            "--scheme",
-            "none",
-            "--gateway",
-            "10.8.0.1",
-            "--keepalive",
-            "1",
-        ])
-        .arg("--key-file")
-        .arg(folder.join("mobile.key"))
-        .arg("--control-socket")
-        .arg(folder.join("mobile.sock"))
-        .stderr(Stdio::null());
+    command.args(["mobile", "--config"]).arg(file);
+    command.stderr(Stdio::null());
     mobile_ns.spawn_guarded(command).unwrap()
 }
 
@@ -116,6 +111,10 @@ fn wireless(ns: &NetNs, name: &str, address: IpAddr) -> Tun {
 
 impl World {
     fn new() -> Self {
+        Self::with_gateways(ONE_GATEWAY)
+    }
+
+    fn with_gateways(gateways: &str) -> Self {
         let [gateway_ns, mobile_ns] = [(); 2].map(|()| NetNs::new().unwrap());
         connect_namespaces(&gateway_ns, &mobile_ns);
         let wwan = wireless(&mobile_ns, "wwan0", MOBILE);
@@ -128,7 +127,7 @@ impl World {
         let key = MobileKey::from_random(random());
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("mobile.key"), key.to_secret_text()).unwrap();
-        let daemon = spawn(&mobile_ns, folder.path());
+        let daemon = spawn(&mobile_ns, folder.path(), gateways);
         let started = Instant::now();
         Self {
             mobile_ns,
@@ -316,7 +315,7 @@ fn either_end_may_restart() {
 
     // The mobile is killed: its successor replaces the socket.
     world.daemon.kill().unwrap();
-    world.daemon = spawn(&world.mobile_ns, world.folder.path());
+    world.daemon = spawn(&world.mobile_ns, world.folder.path(), ONE_GATEWAY);
     let again = world.expect(LinkEvent::Up, &[MOBILE]);
     assert!(
         again.epoch > first.epoch,
@@ -334,6 +333,16 @@ fn either_end_may_restart() {
         "SIGTERM did not end the daemon"
     );
     assert!(!world.folder.path().join("mobile.sock").exists());
+}
+
+#[test]
+fn a_mobile_whose_first_cell_has_no_interface_yet_reports_from_the_second() {
+    if !available_or_skip("a_mobile_whose_first_cell_has_no_interface_yet_reports_from_the_second")
+    {
+        return;
+    }
+    let mut world = World::with_gateways("cells = [\"wwan1 10.7.0.1\", \"wwan0 10.8.0.1\"]");
+    world.expect(LinkEvent::Up, &[MOBILE]);
 }
 
 #[test]

@@ -136,6 +136,7 @@ pub struct MobileDaemon {
     #[serde(with = "Maybe::<InterfaceName>")]
     pub interface: Option<String>,
     /// The gateway's signal address: an address or a name, with or without a port (4848).
+    /// A name is looked up again every 5 minutes.
     ///
     /// Cost: None. With the scheme `none` this, `--gateway` or `cells` has to be given.
     ///

@@ -12,13 +12,15 @@ use crate::settings::{self, resolve};
 
 /// Time between two tries to find the gateway's address by its name.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(5);
+/// The same once it is found: the name may have another address later.
+const RESOLVE_AFRESH: Duration = Duration::from_secs(300);
 
 /// A gateway and the link to it.
 #[derive(Debug)]
 pub(super) struct Cell {
     /// The interface of the link.
     pub(super) interface: String,
-    /// Its carrier, as last seen; `None` before it was seen.
+    /// Its carrier, as last seen; `None` before it was seen, if the interface was there.
     pub(super) carrier: Option<bool>,
     /// The gateway's address for signals, once it is known.
     pub(super) gateway: Option<SocketAddr>,
@@ -36,11 +38,13 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// The cells of the settings; the mobile is taken to be in the first.
-    pub(super) fn new(cells: &[settings::Cell]) -> Self {
+    /// The cells of the settings; the mobile is taken to be in the first. `exists`: whether there is
+    /// an interface of this name. No report says that there is none.
+    pub(super) fn new(cells: &[settings::Cell], exists: impl Fn(&str) -> bool) -> Self {
+        let is_only_cell = cells.len() == 1;
         let cells = cells.iter().map(|cell| Cell {
             interface: cell.interface.clone(),
-            carrier: None,
+            carrier: (!is_only_cell && !exists(&cell.interface)).then_some(false),
             gateway: None,
             socket: None,
             challenge: None,
@@ -106,39 +110,59 @@ impl Cells {
     }
 }
 
-/// Finds the gateway's address, however long its name cannot be resolved.
+/// Finds the gateway's address, however long its name cannot be resolved, and looks for another one from time to time.
 pub(super) async fn find_gateway(cell: usize, gateway: String, found: Sender<(usize, SocketAddr)>) {
+    let mut present = None;
     loop {
         let name = gateway.clone();
         match tokio::task::spawn_blocking(move || resolve(&name)).await {
-            Ok(Ok(address)) => {
-                // The daemon that no longer listens is leaving.
-                let _ = found.send((cell, address)).await;
-                return;
+            Ok(Ok(addresses)) => {
+                if let Some(address) = another_address(present, &addresses) {
+                    present = Some(address);
+                    if found.send((cell, address)).await.is_err() {
+                        // The daemon is leaving.
+                        return;
+                    }
+                }
+            }
+            // The name service may be beyond the link that is down.
+            Ok(Err(error)) if present.is_some() => {
+                tracing::debug!(gateway, %error, "the gateway is not found; its address stays");
             }
             Ok(Err(error)) => {
                 tracing::warn!(gateway, %error, "the gateway is not found; trying again");
             }
             Err(error) => tracing::error!(%error, "resolver"),
         }
-        tokio::time::sleep(RESOLVE_AGAIN).await;
+        let wait = match present {
+            Some(_) => RESOLVE_AFRESH,
+            None => RESOLVE_AGAIN,
+        };
+        tokio::time::sleep(wait).await;
     }
+}
+
+/// The address to use instead of the present one. A name may have several, in another order each time.
+fn another_address(present: Option<SocketAddr>, addresses: &[SocketAddr]) -> Option<SocketAddr> {
+    let stays = present.is_some_and(|present| addresses.contains(&present));
+    addresses.first().copied().filter(|_| !stays)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cells() -> Cells {
+    fn cells(absent: &[&str]) -> Cells {
         let cell = |interface: &str, gateway: &str| settings::Cell {
             interface: interface.into(),
             gateway: Some(gateway.into()),
         };
-        let mut cells = Cells::new(&[
+        let settings = [
             cell("wlan0", "10.2.0.1"),
             cell("wlan1", "10.3.0.1"),
             cell("wlan1", "10.4.0.1"),
-        ]);
+        ];
+        let mut cells = Cells::new(&settings, |interface| !absent.contains(&interface));
         for (number, last) in [(0, 2), (1, 3), (2, 4)] {
             let gateway = SocketAddr::from(([10, last, 0, 1], 4848));
             cells.get_mut(number).expect("three").gateway = Some(gateway);
@@ -148,7 +172,7 @@ mod tests {
 
     #[test]
     fn the_default_route_shows_the_mobiles_cell_and_else_the_carrier() {
-        let mut cells = cells();
+        let mut cells = cells(&[]);
         let hop = |last: u8| IpAddr::from([10, last, 0, 1]);
         assert_eq!(cells.choose(&[]), 0, "no report");
         assert_eq!(cells.choose(&[hop(9), hop(4), hop(3)]), 2);
@@ -157,5 +181,31 @@ mod tests {
         cells.note_carrier("wlan1", true);
         assert_eq!(cells.choose(&[]), 1);
         assert_eq!(cells.choose(&[hop(2)]), 0, "the operator set the route");
+    }
+
+    #[test]
+    fn a_first_cell_whose_interface_is_not_there_is_left_for_one_with_a_carrier() {
+        let mut cells = cells(&["wlan0"]);
+        assert_eq!(cells.choose(&[]), 0, "no other is known to carry");
+        cells.note_carrier("wlan1", true);
+        assert_eq!(cells.choose(&[]), 1);
+    }
+
+    #[test]
+    fn the_only_cell_has_no_carrier_and_no_other_one_before_it_was_seen() {
+        let only = settings::Cell {
+            interface: "wlan0".into(),
+            gateway: None,
+        };
+        let cells = Cells::new(&[only], |_| false);
+        assert_eq!(cells.present().carrier, None);
+    }
+
+    #[test]
+    fn a_name_with_several_addresses_keeps_the_present_one_until_it_is_gone() {
+        let [first, second] = [1, 2].map(|last| SocketAddr::from(([192, 0, 2, last], 4848)));
+        assert_eq!(another_address(None, &[first, second]), Some(first));
+        assert_eq!(another_address(Some(first), &[second, first]), None);
+        assert_eq!(another_address(Some(first), &[second]), Some(second));
     }
 }

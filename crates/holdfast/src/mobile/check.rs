@@ -135,7 +135,7 @@ fn check_gateway(cell: &Cell, key: &MobileKey) -> Option<Finding> {
     let gateway = cell.gateway.as_ref()?;
     let interface = &cell.interface;
     let address = match resolve(gateway) {
-        Ok(address) => address,
+        Ok(addresses) => addresses[0],
         Err(error) => {
             return Some(Finding::problem(
                 format!("the gateway {gateway} is not found: {error}; no signal is sent"),

@@ -27,7 +27,7 @@ use super::sources::Sources;
 use super::uplink::Uplink;
 use crate::control::{CONTROL_SOCKET_FLAG, Callers, ControlListener};
 use crate::counters::CountersByName;
-use crate::interface::NamedInterface;
+use crate::interface::{self, NamedInterface};
 use crate::outages::{EndedOutage, OutageList, QUEUED_MAX};
 use crate::runtime::{DaemonKind, InterfaceLock, random_bytes};
 use crate::settings::{MobileDaemonArgs, MobileSettings};
@@ -117,7 +117,7 @@ impl Daemon {
             started: WallInstant::now(),
             session,
             interface: NamedInterface::new(&settings.interface),
-            cells: Cells::new(&settings.cells),
+            cells: Cells::new(&settings.cells, interface::exists),
             link: Link::default(),
             host: host.transpose()?,
             uplink: uplink.transpose()?,

@@ -298,23 +298,24 @@ fn is_host(gateway: &str) -> bool {
     !host.is_empty() && !host.contains(char::is_whitespace) && port.is_none_or(is_port)
 }
 
-/// The gateway's address as sockets take it. A name is resolved.
-pub(crate) fn resolve(gateway: &str) -> std::io::Result<SocketAddr> {
+/// The gateway's addresses as sockets take them, one at least. A name is resolved.
+pub(crate) fn resolve(gateway: &str) -> std::io::Result<Vec<SocketAddr>> {
     let unbracketed = gateway.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = unbracketed.parse::<std::net::IpAddr>() {
-        return Ok(SocketAddr::new(address, PORT_DEFAULT));
+        return Ok(vec![SocketAddr::new(address, PORT_DEFAULT)]);
     }
     let has_port = gateway
         .rsplit_once(':')
         .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
-    let mut addresses = if has_port {
-        gateway.to_socket_addrs()?
+    let addresses: Vec<_> = if has_port {
+        gateway.to_socket_addrs()?.collect()
     } else {
-        (gateway, PORT_DEFAULT).to_socket_addrs()?
+        (gateway, PORT_DEFAULT).to_socket_addrs()?.collect()
     };
-    addresses
-        .next()
-        .ok_or_else(|| std::io::Error::other(format!("{gateway} has no address")))
+    if addresses.is_empty() {
+        return Err(std::io::Error::other(format!("{gateway} has no address")));
+    }
+    Ok(addresses)
 }
 
 #[cfg(test)]
