@@ -88,7 +88,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     };
     match result {
         Err(error) if error.is::<Interrupted>() => {
-            eprintln!("interrupted; nothing is left behind");
+            eprintln!("interrupted; no process and no network namespace is left behind");
             Ok(ExitCode::from(EXIT_INTERRUPTED))
         }
         Err(error) if error.is::<OutputClosed>() => Ok(ExitCode::from(EXIT_OUTPUT_CLOSED)),

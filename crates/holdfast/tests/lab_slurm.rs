@@ -61,6 +61,35 @@ fn a_resumed_command_that_is_interrupted_while_it_waits_leaves_no_folder() {
     assert!(!parts.exists());
 }
 
+#[test]
+fn without_slurms_commands_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("s.toml"), SCENARIO).unwrap();
+    let output = Command::new(HOLDFAST)
+        .args([
+            "lab",
+            "run",
+            "s.toml",
+            "--executor",
+            "slurm",
+            "--out",
+            "r.jsonl",
+        ])
+        .current_dir(folder)
+        .env("PATH", folder)
+        .output()
+        .unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    let expected = "squeue: cannot be started; --executor slurm needs Slurm's commands here";
+    assert!(message.contains(expected), "{message}");
+    let left: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["s.toml"]);
+}
+
 /// Eight runs.
 const SWEEP: &str = "repetitions = 4\n[transfer]\nbytes = 200_000\n[wireless]\nloss = 0.05\n\
     [[sweep]]\nname = \"delay_ms\"\nkey = \"wireless.delay_ms\"\nvalues = [10, 40]\n";

@@ -337,7 +337,11 @@ fn conclude(
         .as_ref()
         .is_err_and(|error| !error.is::<OutputClosed>())
     {
-        eprintln!("{done} of {} runs were done", runs.len());
+        let remedy = match output {
+            Output::File(_) if done > 0 => "; the same command with --resume continues",
+            _ => "",
+        };
+        eprintln!("{done} of {} runs were done{remedy}", runs.len());
     }
     ended?;
     output.finish()?;

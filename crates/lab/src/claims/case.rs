@@ -154,6 +154,18 @@ impl Reduced<'_> {
     }
 }
 
+impl Compare {
+    /// Whether the run is on one of the sides.
+    pub(super) fn is_about(&self, line: &ResultLine) -> bool {
+        match (&self.value, &self.with) {
+            (Some(first), Some(second)) => [first, second]
+                .into_iter()
+                .any(|value| line.is(&self.parameter, value)),
+            _ => true,
+        }
+    }
+}
+
 /// The value that the rule names, or those of the runs except one.
 fn values(
     compare: &Compare,

@@ -255,8 +255,13 @@ impl Judge<'_> {
         if without > 0 {
             text = format!("; {without} of {all} unfinished, or without a run");
         }
-        let unfinished = lines.iter().filter(|line| self.0.metric.of(line).is_none());
-        let unfinished = unfinished.count();
+        let compare = self.0.compare.as_ref();
+        let compared = lines
+            .iter()
+            .filter(|line| compare.is_none_or(|compare| compare.is_about(line)));
+        let unfinished = compared
+            .filter(|line| self.0.metric.of(line).is_none())
+            .count();
         if unfinished > 0 && matches!(self.0.reduce, Reduce::Mean | Reduce::Interval) {
             text.push_str(&format!(
                 "; {unfinished} runs that did not finish are left out"

@@ -247,7 +247,10 @@ impl GatewayConditions {
         keys.add("gateway.signal", self.signal);
         if !scheme.is_without_daemon() {
             keys.add("gateway.signal_delay_ms", self.signal_delay_ms);
-            keys.add("gateway.warning_ms", self.warning_ms);
+            // To the others a warning is a line of `holdfast status`.
+            if scheme == SchemeChoice::Mtcp2007 || cells > 1 {
+                keys.add("gateway.warning_ms", self.warning_ms);
+            }
             keys.add("gateway", &self.engine);
             keys.add("gateway.bandwidth", &self.engine.bandwidth);
             if cells > 1 {

@@ -1,25 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keys of schemes that no run of a scenario has: `gateway.mtcp.slow_start` beside
-//! `gateway.scheme = "snoop"`. Its author expects an effect of the key, and the results would be those
-//! without it. A sweep over schemes has keys of several: one run that reads the key is enough.
+//! Keys that no run of a scenario reads: `gateway.mtcp.slow_start` beside `gateway.scheme = "snoop"`, or
+//! `bit_error_effect` without an error rate. The author expects an effect of the key, and the results would
+//! be those without it. A sweep has keys of several runs: one run that reads the key is enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_files::document::DocumentError;
+use holdfast_link::{LinkSettings, OutageSettings};
 use toml::{Table, Value};
 
 use super::conditions::{self, Conditions};
-use super::gateway::SchemeChoice;
+use super::gateway::{SchemeChoice, SignalChoice};
 use super::keys::Keys;
 use super::sweep::{Parameters, Point, add_given};
 
+/// A key that is read beside another one alone.
+struct Companion {
+    /// The key, in the tables of a hop or in none.
+    key: &'static str,
+    /// What has to be set beside it.
+    beside: &'static str,
+    /// Whether a direction of a hop has that.
+    is_there: fn(&LinkSettings) -> bool,
+}
+
+const COMPANIONS: [Companion; 3] = [
+    Companion {
+        key: "trace_format",
+        beside: "rate_trace",
+        is_there: has_trace,
+    },
+    Companion {
+        key: "trace_start_s",
+        beside: "rate_trace",
+        is_there: has_trace,
+    },
+    Companion {
+        key: "bit_error_effect",
+        beside: "bit_error_rate",
+        is_there: |link| link.bit_error_rate > 0.0,
+    },
+];
+/// The key of the whole run with a companion, and this one.
+const RECORD_INTERVAL: [&str; 2] = ["record_interval_ms", "record"];
+/// The keys that describe the gateway's signals.
+const OF_SIGNALS: [&str; 2] = ["gateway.signal_delay_ms", "gateway.warning_ms"];
+
 /// The tables of schemes.
 const TABLES: [&str; 2] = ["gateway", "mobile"];
+/// The tables of hops, and those of directions in them.
+const HOPS: [&str; 2] = ["wired", "wireless"];
+const DIRECTIONS: [&str; 2] = ["downlink", "uplink"];
 /// Keys that stand beside a sweep of schemes, also if none of them reads signals.
 const SIGNALS: [&str; 2] = ["gateway.signal", "mobile.signal"];
 
-/// The first key that the scenario gives to schemes and no run of it reads, with a document that gives
-/// it. A value that changes nothing, because it is the default, is taken.
+/// The first key that the scenario gives and no run of it reads, with a document that gives it. A value
+/// that changes nothing, because it is the default, is taken.
 pub(super) fn first(combinations: &[(Point, Conditions)]) -> Option<(&Table, DocumentError)> {
     let mut read = BTreeSet::new();
     // Of each key its values, with the first combination that gives it.
@@ -50,9 +86,19 @@ pub(super) fn first(combinations: &[(Point, Conditions)]) -> Option<(&Table, Doc
     })
 }
 
-/// The keys that a document gives to schemes.
+/// The keys that a document gives to schemes, and those that need another one.
 fn given(document: &Table) -> Parameters {
     let mut keys = Parameters::new();
+    for (path, table) in hops(document) {
+        for Companion { key, .. } in COMPANIONS {
+            if let Some(value) = table.get(key) {
+                add_given(format!("{path}.{key}"), value, &mut keys);
+            }
+        }
+    }
+    if let Some(value) = document.get(RECORD_INTERVAL[0]) {
+        add_given(RECORD_INTERVAL[0].to_owned(), value, &mut keys);
+    }
     for table in TABLES {
         if let Some(value) = document.get(table) {
             add_given(table.to_owned(), value, &mut keys);
@@ -61,11 +107,52 @@ fn given(document: &Table) -> Parameters {
     keys
 }
 
-/// The keys that the schemes of these conditions read.
+/// The tables of hops and of their directions, with their names.
+fn hops(document: &Table) -> Vec<(String, &Table)> {
+    let mut tables = Vec::new();
+    for name in HOPS {
+        let Some(Value::Table(hop)) = document.get(name) else {
+            continue;
+        };
+        tables.push((name.to_owned(), hop));
+        for direction in DIRECTIONS {
+            if let Some(Value::Table(own)) = hop.get(direction) {
+                tables.push((format!("{name}.{direction}"), own));
+            }
+        }
+    }
+    tables
+}
+
+fn has_trace(link: &LinkSettings) -> bool {
+    link.rate_trace.is_some() || matches!(link.outages, OutageSettings::Trace { file: Some(_), .. })
+}
+
+/// The keys that these conditions read: those of schemes, and those that need another one.
 fn keys(conditions: &Conditions) -> Parameters {
     let mut keys = Keys::default();
+    let wired = conditions.wired.iter().map(|hop| (HOPS[0], hop));
+    let cells = conditions.cells.iter().map(|cell| (HOPS[1], cell));
+    for (name, hop) in wired.chain(cells) {
+        for Companion { key, is_there, .. } in COMPANIONS {
+            let read = [&hop.downlink, &hop.uplink].map(is_there);
+            for (direction, is_read) in DIRECTIONS.into_iter().zip(read) {
+                if is_read {
+                    keys.add(&format!("{name}.{direction}.{key}"), true);
+                    // One in the hop's own table is of both.
+                    keys.add(&format!("{name}.{key}"), true);
+                }
+            }
+        }
+    }
+    if !conditions.record.is_empty() {
+        keys.add(RECORD_INTERVAL[0], true);
+    }
     conditions.gateway.add_to(&mut keys, conditions.cells.len());
     conditions.mobile.add_to(&mut keys);
+    if conditions.gateway.signal == SignalChoice::None {
+        keys.0.retain(|key, _| !OF_SIGNALS.contains(&key.as_str()));
+    }
     keys.0
 }
 
@@ -89,6 +176,21 @@ fn remove(table: &mut Table, key: &str) {
 
 /// What is wrong with the key, and the remedy.
 fn problem(key: &str, conditions: &Conditions, combinations: &[(Point, Conditions)]) -> String {
+    let of_hops = COMPANIONS.iter().map(|item| [item.key, item.beside]);
+    let mut companions = of_hops.chain([RECORD_INTERVAL]);
+    if let Some([_, beside]) = companions.find(|[own, _]| key.rsplit('.').next() == Some(own)) {
+        return format!(
+            "no run of this scenario reads it, without {beside}; remove it, or set {beside}"
+        );
+    }
+    let is_of_signals = OF_SIGNALS.contains(&key);
+    if is_of_signals
+        && combinations
+            .iter()
+            .all(|(_, of)| of.gateway.signal == SignalChoice::None)
+    {
+        return "no run of this scenario reads it, with gateway.signal = none; remove it, or set gateway.signal".to_owned();
+    }
     let is_of_mobile = key.starts_with("mobile.");
     let own = if is_of_mobile {
         "mobile.scheme"
@@ -161,6 +263,26 @@ mod tests {
                  with mobile.scheme = none; remove it, or set mobile.scheme",
             ),
             (
+                "[gateway]\nscheme = \"hold\"\nwarning_ms = 5",
+                "`gateway.warning_ms`: got 5; no run of this scenario reads it, \
+                 with gateway.scheme = hold; remove it, or set gateway.scheme = mtcp-2007",
+            ),
+            (
+                "[gateway]\nscheme = \"hold\"\nsignal = \"none\"\nsignal_delay_ms = 5",
+                "`gateway.signal_delay_ms`: got 5; no run of this scenario reads it, \
+                 with gateway.signal = none; remove it, or set gateway.signal",
+            ),
+            (
+                "bit_error_effect = \"corrupt\"",
+                "`wireless.bit_error_effect`: got \"corrupt\"; no run of this scenario reads it, \
+                 without bit_error_rate; remove it, or set bit_error_rate",
+            ),
+            (
+                "uplink = { trace_start_s = 3 }",
+                "`wireless.uplink.trace_start_s`: got 3; no run of this scenario reads it, \
+                 without rate_trace; remove it, or set rate_trace",
+            ),
+            (
                 "[gateway]\nscheme = \"hold\"\nhandoff = { always = true }",
                 "`gateway.handoff.always`: got true; no run of this scenario reads it, \
                  with gateway.scheme = hold; remove it, or set gateway.handoff.kind with hold, snoop or mtcp, and several cells",
@@ -171,6 +293,27 @@ mod tests {
                 Some(format!("s.toml: key {line}").as_str())
             );
         }
+    }
+
+    #[test]
+    fn an_interval_without_a_record_is_refused() {
+        let text = "record_interval_ms = 50\n[transfer]\nbytes = 1000\n[wireless]\n";
+        let refusal = |text: &str| {
+            let scenario = Scenario::parse(Path::new("s.toml"), text).unwrap();
+            scenario.runs(None).err().map(|error| error.to_string())
+        };
+        let line = "s.toml: key `record_interval_ms`: got 50; no run of this scenario reads it, \
+                    without record; remove it, or set record";
+        assert_eq!(refusal(text).as_deref(), Some(line));
+        let recorded = format!("record = [\"cwnd\"]\n{text}");
+        assert_eq!(refusal(&recorded), None);
+    }
+
+    #[test]
+    fn an_effect_of_bit_errors_is_read_if_one_run_has_errors() {
+        let sweep = "bit_error_effect = \"corrupt\"\n[[sweep]]\nname = \"rate\"\n\
+            key = \"wireless.bit_error_rate\"\nvalues = [0, 1e-6]";
+        assert_eq!(error(sweep), None);
     }
 
     #[test]

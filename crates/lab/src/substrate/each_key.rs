@@ -62,7 +62,11 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("LINK.priority_dscp_min", "46", ""),
     ("LINK.loss", "0.1", ""),
     ("LINK.bit_error_rate", "1e-6", ""),
-    ("LINK.bit_error_effect", "'corrupt'", ""),
+    (
+        "LINK.bit_error_effect",
+        "'corrupt'",
+        "LINK.bit_error_rate = 1e-6",
+    ),
     (
         "LINK.gilbert_elliott",
         "{ good_to_bad = 0.1, bad_to_good = 0.5 }",

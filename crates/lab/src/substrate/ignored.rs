@@ -355,7 +355,7 @@ mod tests {
         ),
         (
             "gateway.warning_ms",
-            "[gateway]\nscheme = \"hold\"\nwarning_ms = 5",
+            "[gateway]\nscheme = \"mtcp-2007\"\nwarning_ms = 5",
         ),
         (
             "gateway.mtcp.compression_ms",

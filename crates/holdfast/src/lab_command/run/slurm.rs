@@ -38,7 +38,7 @@ const JOB_FILE: &str = "job";
 /// Refuses what cannot be, before anything is written.
 ///
 /// # Errors
-/// There is no `--out` with a file, or an earlier command's folder is there.
+/// There is no `--out` with a file, an earlier command's folder is there, or Slurm is not.
 pub(super) fn check(args: &RunArgs) -> anyhow::Result<()> {
     ensure!(
         args.shard.is_none(),
@@ -58,7 +58,9 @@ pub(super) fn check(args: &RunArgs) -> anyhow::Result<()> {
         "--out: {} is there from an interrupted command; add --resume, or remove it",
         folder.display()
     );
-    Ok(())
+    let mut queue = Command::new("squeue");
+    queue.arg("--version");
+    output_of(queue, None).map(|_| ())
 }
 
 /// Executes those of the runs that have no result.
