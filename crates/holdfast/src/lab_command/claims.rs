@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `holdfast lab claims`: what papers claim, beside what came out.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
+use comfy_table::ContentArrangement;
 use holdfast_lab::claims::{self, Entry, Fit, Paper};
 use holdfast_lab::demo::own_binary;
 use holdfast_lab::library;
 use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
 use holdfast_testbed::stop::StopFlag;
+use rustix::termios::tcgetwinsize;
 
 use super::SCENARIOS_DEFAULT;
 use super::output::print;
@@ -97,7 +100,15 @@ fn print_all(papers: &[Paper], entries: &[Entry], fits: &[Fit], json: bool) -> a
     if json {
         return print(serde_json::to_string_pretty(entries)?);
     }
-    print(claims::table(entries))?;
+    let mut table = claims::table(entries);
+    // Some reasons have hundreds of characters.
+    if let Ok(size) = tcgetwinsize(io::stdout())
+        && size.ws_col > 0
+    {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(size.ws_col);
+    }
+    print(table)?;
     for fit in fits {
         print(format_args!(
             "{}: {} of {} cells are as printed with {}={}",
