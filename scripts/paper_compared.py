@@ -185,3 +185,10 @@ def lc_cwe_nothing_lost(unchanged, changed):
     """The most judgements of one run that were "congestion" although nothing was lost."""
     return [[name, f"{max(run['lc_cwe']['false_as_congestion'] for run in runs)}"]
             for name, runs in (("unchanged", unchanged), ("changed", changed))]
+
+
+def wake_bytes(lines):
+    """MB that Cubic's download received through an outage of 7 s, with the delay on the wire: the README's figures."""
+    cells = groups(lines, "outage", "delay", "sender", "scheme")
+    schemes = ("none", "wake", "hold (gateway)")
+    return [["Cubic, 7 s", *(f"{cells['7 s', 'wire', 'cubic', scheme][0]['bytes'] / 1e6:.1f}" for scheme in schemes)]]

@@ -136,6 +136,7 @@ TABLES = {
     "snoop-long": (["snoop-long"], linux.snoop_long),
     "snoop-today": (["snoop-today", "snoop-today-low-errors"], linux.snoop_today),
     "auto-random-loss": (["auto-random-loss"], linux.auto_random_loss),
+    "wake-bytes": (["wake"], compared.wake_bytes),
     "wake": (["wake", "wake-silent", "wake-cases", "wake-upload"], linux.wake),
     "recordings": (["recordings-core"], linux.recordings_shares(["none", "auto"], counts_cells=False)),
     "recordings-gaps": (["recordings-core"], linux.recordings_gaps),

@@ -39,7 +39,7 @@ pub(super) struct Cells {
 
 impl Cells {
     /// The cells of the settings; the mobile is taken to be in the first. `exists`: whether there is
-    /// an interface of this name. No report says that there is none.
+    /// an interface of this name. One that is not there has no report.
     pub(super) fn new(cells: &[settings::Cell], exists: impl Fn(&str) -> bool) -> Self {
         let is_only_cell = cells.len() == 1;
         let cells = cells.iter().map(|cell| Cell {

@@ -183,13 +183,12 @@ fn problem(key: &str, conditions: &Conditions, combinations: &[(Point, Condition
             "no run of this scenario reads it, without {beside}; remove it, or set {beside}"
         );
     }
-    let is_of_signals = OF_SIGNALS.contains(&key);
-    if is_of_signals
-        && combinations
-            .iter()
-            .all(|(_, of)| of.gateway.signal == SignalChoice::None)
-    {
-        return "no run of this scenario reads it, with gateway.signal = none; remove it, or set gateway.signal".to_owned();
+    let mut signals = combinations
+        .iter()
+        .map(|(_, conditions)| conditions.gateway.signal);
+    if OF_SIGNALS.contains(&key) && signals.all(|signal| signal == SignalChoice::None) {
+        return "no run of this scenario reads it, with gateway.signal = none; remove it, or set gateway.signal"
+            .to_owned();
     }
     let is_of_mobile = key.starts_with("mobile.");
     let own = if is_of_mobile {
