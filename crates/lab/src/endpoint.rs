@@ -63,6 +63,19 @@ pub struct Exchange {
     pub flows: u16,
     /// How many of them, the last ones, are a second mobile's.
     pub flows_of_second_mobile: u16,
+    /// The largest window of the FH and of the MH, bytes; none: the kernel chooses.
+    pub windows_bytes_max: [Option<u32>; 2],
+}
+
+impl Exchange {
+    /// The largest window of the end that receives `bytes`, and of the other one.
+    fn receiver_and_sender_window(&self) -> [Option<u32>; 2] {
+        let [fh, mh] = self.windows_bytes_max;
+        match self.direction {
+            DirectionChoice::Downlink => [mh, fh],
+            DirectionChoice::Uplink => [fh, mh],
+        }
+    }
 }
 
 /// One end of one connection of an exchange.

@@ -32,6 +32,7 @@ pub mod rtnl;
 pub mod state_file;
 mod syscall;
 pub mod tcp_info;
+pub mod tcp_window;
 pub mod tun;
 pub mod virtual_kernel;
 mod vnet;

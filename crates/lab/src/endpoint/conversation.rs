@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::tcp_window::ClampedReader;
 use holdfast_testbed::download::{Intake, READ_BYTES_MAX, Received};
 use holdfast_testbed::seeded_file::SeededStream;
 
@@ -30,7 +31,9 @@ pub(super) fn send(
         return Ok(());
     }
     let back = stream.try_clone()?;
-    let receiver = thread::spawn(move || receive_all(Intake::new(&back)));
+    let [_, window] = exchange.receiver_and_sender_window();
+    let receiver =
+        thread::spawn(move || receive_all(Intake::new(ClampedReader::new(&back, window))));
     let sent = send_parts(stream, exchange).and_then(|()| stream.shutdown(Shutdown::Write));
     report.received = receiver
         .join()
@@ -103,7 +106,8 @@ pub(super) fn receive(
             back.shutdown(Shutdown::Write)
         })
     });
-    let mut intake = Intake::new(stream);
+    let [window, _] = exchange.receiver_and_sender_window();
+    let mut intake = Intake::new(ClampedReader::new(stream, window));
     let requested = if exchange.requests > 1 {
         request_each(&mut intake, stream, exchange, &mut report.latencies_ns)
     } else {
@@ -121,7 +125,7 @@ pub(super) fn receive(
 
 /// Request by request, with a pause between.
 fn request_each(
-    intake: &mut Intake<&TcpStream>,
+    intake: &mut Intake<ClampedReader<'_>>,
     stream: &TcpStream,
     exchange: &Exchange,
     latencies_ns: &mut Vec<u64>,
@@ -144,7 +148,7 @@ fn request_each(
     Ok(())
 }
 
-fn receive_all(mut intake: Intake<&TcpStream>) -> Received {
+fn receive_all(mut intake: Intake<ClampedReader<'_>>) -> Received {
     while intake.read_some(READ_BYTES_MAX) > 0 {}
     intake.finish()
 }

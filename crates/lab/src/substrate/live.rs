@@ -263,6 +263,7 @@ fn exchange(conditions: &Conditions) -> Exchange {
             .then(|| conditions.record_interval.as_nanos().max(1) as u64),
         flows: transfer.flows,
         flows_of_second_mobile: transfer.flows_of_second_mobile,
+        windows_bytes_max: [&conditions.fh, &conditions.mh].map(|host| host.window_bytes_max),
     }
 }
 
