@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures in text that compare runs one by one, or count them."""
+import re
 import statistics
+import tomllib
 from pathlib import Path
 
 from paper_linux import script_of_senders
-from paper_model import printed_verdict
-from paper_prose import span, times_optimum
-from paper_runs import groups, median, seconds
+from paper_model import claims, freeze_tables, printed_verdict
+from paper_prose import SHORT_S, mean_s, span, times_optimum
+from paper_runs import groups, median, seconds, transfer_s
+from paper_text import rows_named
 
 # What a scenario of M-TCP has before its name if the opener's half is set up first, or a window begins with two segments.
 OPENER_FIRST, TWO_SEGMENTS = "early-", "two-segments-"
@@ -76,6 +79,43 @@ def mtcp_handoff(*of_stages):
                 span([run["handoff"]["state_bytes_max"] for run in moved], 0),
                 f"{times_optimum(moved):.2f}", f"{statistics.median(first):.0f}"])
     return rows
+
+
+def mtcp_quotients(lines, metric):
+    """M-TCP by TCP: the metric of both schemes' runs, by hops, distribution, size and length."""
+    cells = groups(lines, "hops", "distribution", "bytes", "disconnection_s", "scheme")
+    return {key[:4]: metric(cells[*key[:4], "m-tcp"]) / metric(cells[*key[:4], "tcp"]) for key in cells}
+
+
+def mtcp_third(lines):
+    """In how many combinations of the near sender M-TCP takes a third of TCP's time or less: a row a length."""
+    near = {key: times for key, times in mtcp_quotients(lines, mean_s).items() if key[0] == 5}
+    lengths = dict.fromkeys(length for _, _, _, length in near)
+    return [[f"{wanted} s", of_all(times <= 0.3333 for (*_, length), times in near.items() if length == wanted)]
+            for wanted in lengths]
+
+
+def of_all(verdicts):
+    """How many are so: `5 of 6`."""
+    verdicts = list(verdicts)
+    return f"{sum(verdicts)} of {len(verdicts)}"
+
+
+def mtcp_two_segments(printed, assumed):
+    """Statements in the disconnections' runs that `first-window` is not applied to: with the printed windows, and with it."""
+    def receives(runs):
+        return 1 + statistics.fmean(run["duplicates_per_byte"] for run in runs)
+
+    def counts(lines):
+        times, again = (mtcp_quotients(lines, metric) for metric in (mean_s, receives))
+        near = [key for key in times if key[0] == 5]
+        gaps = [times[key] / times[15, *key[1:]] for key in near]
+        return [
+            of_all(times[key] <= 0.3333 for key in near), of_all(gap < 1 for gap in gaps),
+            f"{statistics.geometric_mean(gaps):.2f}", of_all(again[key] < 0.99 for key in near)]
+
+    names = ["`third-of-tcp`", "`far-sender-gap`", "`far-sender-gap`, geometric mean", "`duplicates`"]
+    return [list(row) for row in zip(names, counts(printed), counts(assumed))]
 
 
 def baselines_mtcp(lines):
@@ -151,19 +191,127 @@ def claims_mtcp_plus(entries):
     ]
 
 
+def verdict_figures(paper):
+    """Of the statements that marks in the paper's page name: single figures of what `holdfast lab claims` prints.
+
+    In how many combinations it is so; how far a cell is from the printed one; what came out with an assumption that
+    stands beside, with the first and the last of its pairs.
+    """
+    def row(entry):
+        so_in = re.search(r"so in (\d+ of \d+)", entry["reason"])
+        are_numbers = all(isinstance(entry[key], float | int) for key in ("printed", "model"))
+        apart = f"{100 * abs(entry['model'] / entry['printed'] - 1):.1f}" if are_numbers else ""
+        beside = re.search(r"with assumption \S+: ([\d.]+(?: to [\d.]+)?)[^;(]*(?:\(([^)]*)\))?", entry["reason"])
+        pairs = (beside[2] or "").split(", ") if beside else [""]
+        return [entry["id"], so_in[1] if so_in else "", apart, beside[1] if beside else "", pairs[0], pairs[-1]]
+
+    def rows(entries):
+        named = rows_named(Path("papers", paper, "README.md").read_text(), f"figures-{paper}")
+        return [row(entry) for entry in entries if entry["id"] in named]
+
+    return rows
+
+
+# The column of table II whose times `clock` is fitted to.
+FITTED = "scheme=freeze-tr"
+
+
+def mtcp_plus_printed(table):
+    """Of a table of M-TCP+ the printed value by delayed ACK, sender and length; none: unfinished."""
+    claimed = tomllib.loads(Path("papers/mtcp-plus-2007/claims.toml").read_text())["table"]
+    entry = next(entry for entry in claimed if entry["id"] == table)
+    return {(row["where"]["delayed_ack"], row["where"]["tcp"], length): value or None
+            for row in entry["row"] for length, value in zip(entry["columns"], row["printed"])}
+
+
+def mtcp_plus_text(supervisor, window):
+    """M-TCP with a warning of 250 ms and 45 segments; how far ratios with larger windows, and timeouts, are from print."""
+    times = mtcp_plus_printed("disconnections-response-time-s")
+    ratios = mtcp_plus_printed("disconnections-retransmission-ratio-percent")
+    warned = {key: runs[0] for key, runs in groups(
+        supervisor, "delayed_ack", "disconnection_s", "tcp", "segments", "warning_ms").items()
+        if key[2:] == ("mtcp", "odd", 250)}
+    near = []
+    for (delayed_ack, length, *_), run in warned.items():
+        printed, ours = times[delayed_ack, "mtcp", length], transfer_s(run)
+        near.append(printed == ours if None in (printed, ours) else abs(ours / printed - 1) <= 0.05)
+    factors, timeouts = {True: [], False: []}, []
+    for (delayed_ack, length, size), runs in groups(window, "delayed_ack", "disconnection_s", "window_bytes").items():
+        printed, run = ratios[delayed_ack, "newreno", length], runs[0]
+        if size > 65535:
+            factors[length == 180].append(printed / run["retransmission_ratio_percent"])
+        elif run["finished"]:
+            timeouts.append(100 * abs(run["timeouts"] * 100 / run["transfer_s"] / printed - 1))
+    again = [run["retransmission_ratio_percent"] for (delayed_ack, *_), run in warned.items() if delayed_ack == "off"]
+    return [
+        ["M-TCP's times, within 5%", of_all(near)],
+        ["ratios with larger windows too small, factor, up to 30 s", span(factors[False], 1)],
+        ["ratios with larger windows too small, factor, 180 s", span(factors[True], 0)],
+        ["timeouts, % apart from the printed ratio, at most", f"{max(timeouts):.0f}"],
+        ["M-TCP without delayed ACK retransmits, %, at most", f"{max(again):.3f}"],
+    ]
+
+
+def is_cell_of_table_2(entry):
+    return entry["id"].startswith("table-II/disconnect")
+
+
+def claims_freeze_counts(entries):
+    """As `claims`, and last without the cells that the deciding assumption is fitted to."""
+    others = [entry for entry in entries if not (is_cell_of_table_2(entry) and entry["id"].endswith(FITTED))]
+    left_out = len(entries) - len(others)
+    names = {"with the assumptions that decide": "with `clock`", "printed conditions alone": "printed conditions alone"}
+    without = [[f"{names[row[0]]}, without the {left_out} cells that `clock` is fitted to", *row[1:]]
+               for row in claims(others) if row[0] in names]
+    return [*claims(entries), *without]
+
+
 def claims_freeze(entries):
-    """Cells of table II as printed, with the printed conditions and with `clock`."""
-    cells = [entry for entry in entries if entry["id"].startswith("table-II/disconnect")]
+    """Cells of table II as printed, of all columns and of those that `clock` is not fitted to; and TCP under `clock`."""
+    cells = [entry for entry in entries if is_cell_of_table_2(entry)]
+    others = [entry for entry in cells if not entry["id"].endswith(FITTED)]
     verdicts = {"printed conditions": printed_verdict, "clock": lambda entry: entry["verdict"]}
-    return [[name, f"{sum(verdict(entry) == 'holds' for entry in cells)} of {len(cells)}"]
-            for name, verdict in verdicts.items()]
+    short = [f"table-II/disconnect_s={length}/scheme=std" for length in SHORT_S]
+    too_fast = [entry["printed"] - entry["model"] for entry in cells if entry["id"] in short]
+    return [
+        *([f"{name}{suffix}", f"{sum(verdict(entry) == 'holds' for entry in of_cells)} of {len(of_cells)}"]
+          for name, verdict in verdicts.items() for suffix, of_cells in (("", cells), (", columns not fitted", others))),
+        ["TCP at short disconnections under clock, too fast, s", span(too_fast, 1)],
+    ]
+
+
+def freeze_short_times(lines):
+    """By how many seconds the printed times of table II are above the means here, at short disconnections."""
+    cells = groups(lines, "scheme", "disconnect_s")
+    entry = next(entry for entry in freeze_tables() if entry["id"] == "table-II")
+    more = [printed - mean_s(cells[scheme, row["where"]["disconnect_s"]])
+            for row in entry["row"] if row["where"]["disconnect_s"] in SHORT_S
+            for scheme, printed in zip(entry["columns"], row["printed"])]
+    return [["printed times of up to 100 ms, s more", span(more, 1)]]
+
+
+def freeze_taken_apart(lines):
+    """Of two likenesses in table II: the most that a cell is from the printed one, and how many are within 10%."""
+    cells = groups(lines, "taken", "scheme", "disconnect_s")
+    entry = next(entry for entry in freeze_tables() if entry["id"] == "table-II")
+
+    def row(taken, scheme, printed_scheme):
+        column = entry["columns"].index(printed_scheme)
+        apart = [100 * abs(mean_s(cells[taken, scheme, row["where"]["disconnect_s"]]) / row["printed"][column] - 1)
+                 for row in entry["row"]]
+        return [f"{taken}: {scheme} for {printed_scheme}", f"{max(apart):.1f}",
+                f"{sum(percent <= 10 for percent in apart)} of {len(apart)}"]
+
+    return [row("0.77 MB/s", "freeze-tr", "freeze-tr"), row("0.77 MB/s, timeouts of 0.5 s at least", "std", "std-tr")]
 
 
 def freeze_warning_near(lines):
-    """In how many combinations a warning of one round trip takes as long as one of two, and the most that it is longer."""
-    cells = groups(lines, "warning_round_trips", "tr_acks", "run", "disconnect_s")
-    times = [(runs[0]["transfer_s"], cells[2, *key][0]["transfer_s"])
-             for (warning, *key), runs in cells.items() if warning == 1]
+    """In how many combinations a warning of one round trip takes as long as one of two, and the most that it is longer.
+
+    Means of ten starts, as in the claims.
+    """
+    cells = groups(lines, "warning_round_trips", "tr_acks", "disconnect_s")
+    times = [(mean_s(runs), mean_s(cells[2, *key])) for (warning, *key), runs in cells.items() if warning == 1]
     longer = [100 * (one / two - 1) for one, two in times if one != two]
     assert all(percent > 0 for percent in longer), "a warning of one round trip is better than one of two"
     return [["one round trip against two", f"{len(times) - len(longer)} of {len(times)}", f"{max(longer, default=0):.2f}"]]

@@ -169,7 +169,7 @@ FREEZE_CAUSES = [
     ("table-VI?-rarely", "tables V and VI, rarely worse", "without TR-ACKs Freeze-TCP is slower here; fitted sender"),
     ("table-I-", "table I, disconnections", "a gain of less than the third that a mark is taken as"),
     ("warning-period", "one round trip against two, near path, and a half, far path", "equal in the mean, or in most combinations"),
-    ("win-no-loss", "no loss above 3.2%, without TR-ACKs", "the sender's probe is later than its retransmission would be"),
+    ("win-no-loss", "no loss above 3.2%, without TR-ACKs", "printed: the sender's probe is later than its retransmission; `clock`: not examined"),
 ]
 
 

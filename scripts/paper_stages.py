@@ -52,6 +52,7 @@ STAGES = {
     "freeze-warning-near": lab_run(5, "papers/freeze-tcp-2000/warning-near.toml", "model"),
     "freeze-modem": lab_run(5, "docs/scenarios/freeze-modem.toml", "model"),
     "mtcp-disconnections": lab_run(5, "papers/mtcp-1997/disconnections.toml", "model"),
+    "mtcp-two-segments": lab_run(5, "papers/mtcp-1997/two-segments-disconnections.toml", "model"),
     "mtcp-queue-lost": lab_run(5, "papers/mtcp-1997/queue-lost.toml", "model"),
     "mtcp-deviation": lab_run(5, "papers/mtcp-1997/deviation.toml", "model"),
     "mtcp-table-1": lab_run(5, "papers/mtcp-1997/table-1.toml", "model"),

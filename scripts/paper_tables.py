@@ -15,10 +15,16 @@ PAPERS = ["lc-cwe-2005", "snoop-1995", "mtcp-1997", "mtcp-plus-2007", "freeze-tc
 TABLES = {
     **{f"claims-{paper}": ([f"claims-{paper}"], model.claims) for paper in PAPERS},
     "claims-mtcp-1997": (["claims-mtcp-1997"], model.claims_mtcp),
+    "claims-freeze-tcp-2000": (["claims-freeze-tcp-2000"], compared.claims_freeze_counts),
     # In no page: text repeats their figures.
     **{f"verdicts-{paper}": ([f"claims-{paper}"], model.verdicts(paper)) for paper in PAPERS},
+    "mtcp-plus-text": (["mtcp-plus-supervisor", "mtcp-plus-window"], compared.mtcp_plus_text),
     "claims-mtcp-plus-text": (["claims-mtcp-plus-2007"], compared.claims_mtcp_plus),
     "claims-freeze-text": (["claims-freeze-tcp-2000"], compared.claims_freeze),
+    **{f"figures-{paper}": ([f"claims-{paper}"], compared.verdict_figures(paper))
+       for paper in ("mtcp-1997", "freeze-tcp-2000")},
+    "freeze-short": (["freeze-II"], compared.freeze_short_times),
+    "freeze-taken-apart": (["freeze-taken"], compared.freeze_taken_apart),
     "mtcp-queue-lost": (["mtcp-queue-lost"], prose.mtcp_queue_lost),
     "mtcp-deviation": (["mtcp-deviation"], prose.mtcp_deviation),
     "mtcp-plus-seventh": (["mtcp-plus-seventh"], prose.mtcp_plus_seventh),
@@ -35,6 +41,8 @@ TABLES = {
     "snoop-queues": (["snoop-queues"], compared.snoop_queues),
     "lc-cwe-nothing-lost": (["lc-cwe-hit-ratio", "lc-cwe-hit-ratio-changes"], compared.lc_cwe_nothing_lost),
     "mtcp-longest": (["mtcp-disconnections"], prose.mtcp_longest),
+    "mtcp-third": (["mtcp-disconnections"], compared.mtcp_third),
+    "mtcp-two-segments": (["mtcp-disconnections", "mtcp-two-segments"], compared.mtcp_two_segments),
     "mtcp-other-assumptions": (["mtcp-other-assumptions"], prose.mtcp_other_assumptions),
     "mtcp-long": (["mtcp-long", "mtcp-long-undisturbed"], prose.mtcp_long),
     "mtcp-undisturbed": (["mtcp-undisturbed"], prose.mtcp_undisturbed),
