@@ -212,10 +212,6 @@ def verdict_figures(paper):
     return rows
 
 
-# The column of table II whose times `clock` is fitted to.
-FITTED = "scheme=freeze-tr"
-
-
 def mtcp_plus_printed(table):
     """Of a table of M-TCP+ the printed value by delayed ACK, sender and length; none: unfinished."""
     claimed = tomllib.loads(Path("papers/mtcp-plus-2007/claims.toml").read_text())["table"]
@@ -250,6 +246,10 @@ def mtcp_plus_text(supervisor, window):
         ["timeouts, % apart from the printed ratio, at most", f"{max(timeouts):.0f}"],
         ["M-TCP without delayed ACK retransmits, %, at most", f"{max(again):.3f}"],
     ]
+
+
+# The column of table II whose times `clock` is fitted to.
+FITTED = "scheme=freeze-tr"
 
 
 def is_cell_of_table_2(entry):
