@@ -329,6 +329,55 @@ def snoop_queues(lines):
     return [["gain, %", f"{gain(highest):.0f}", span(list(map(gain, others)), 0)]]
 
 
+def snoop_two_queues(lines):
+    """Means with one queue at the link and with two, by the rate of errors."""
+    cells = groups(lines, "queues", "kbit_per_error")
+    rates = sorted({kbit for _, kbit in cells})
+    return [
+        [queues, *(f"{statistics.fmean(run['goodput_mbps'] for run in cells[queues, kbit]):.2f}" for kbit in rates)]
+        for queues in ("one", "two")
+    ]
+
+
+def snoop_timeouts(lines):
+    """Timeouts for 100 retransmitted segments with Snoop, means over the rates of errors, and where they are five at most."""
+    cells = groups(lines, "scheme", "kbit_per_error")
+    means = [
+        statistics.fmean(100 * run["timeouts"] / run["retransmitted_segments"] for run in runs if run["retransmitted_segments"])
+        for (scheme, _), runs in cells.items() if scheme == "snoop"]
+    return [["of 100 retransmitted segments", span(means, 1), f"{sum(mean <= 5 for mean in means)} of {len(means)}"]]
+
+
+def lc_cwe_windows_printed(lines):
+    """How many transfers with larger windows complete by the printed rule, a row a sender."""
+    cells = groups(lines, "on_neither", "sender")
+    return [[sender, f"{sum(run['finished'] for run in runs)} of {len(runs)}"]
+            for (rule, sender), runs in cells.items() if rule == "handoff"]
+
+
+def claims_lc_cwe(entries):
+    """By conditions: the hit ratio, and LC and CWE together against LC alone."""
+    named = {entry["id"]: entry for entry in entries}
+    hits, together = named["hit-ratio"], named["parts-together"]
+
+    def beside(entry, name):
+        """What a reason has of other conditions: the figures and, in brackets, each pair of means."""
+        found = re.search(rf"{name}: (.*?), (?:holds|differs)", entry["reason"])
+        return found[1] if found else str(entry["model"])
+
+    def row(label, name):
+        result = beside(together, name)
+        pairs = re.findall(r"([\d.]+) for ([\d.]+)", result)
+        equal = sum(both == alone for both, alone in pairs)
+        ratio = re.match(r"([\d.]+(?: to [\d.]+)?) times", result)[1]
+        return [label, beside(hits, name) if name in hits["reason"] or label == "printed conditions" else "",
+                ratio, f"{equal} of {len(pairs)}"]
+
+    return [
+        row("printed conditions", "as printed"), row("window-and-loss", "assumption window-and-loss$"),
+        row("window-without-loss", "with assumption window-without-loss"), row("both", "with assumption both")]
+
+
 def lc_cwe_nothing_lost(unchanged, changed):
     """The most judgements of one run that were "congestion" although nothing was lost."""
     return [[name, f"{max(run['lc_cwe']['false_as_congestion'] for run in runs)}"]

@@ -387,7 +387,7 @@ def lc_cwe_hit_ratio(unchanged, changed):
         "unchanged": "unchanged: a bad state begins with each second handoff",
         "first_at_s = 2.5": "`first_at_s = 2.5`", "first_at_s = 5": "`first_at_s = 5`",
         "first_at_s = 7.5": "`first_at_s = 7.5`",
-        "on_neither": 'unchanged, `on_neither = "handoff"`: "otherwise" literally',
+        "on_neither": 'unchanged, `on_neither = "congestion"`: a loss with P_C = P_H = 0 is congestion',
         "timeout_rtt": 'unchanged, `timeout_rtt = "timeout"`',
     }
 
@@ -398,7 +398,8 @@ def lc_cwe_hit_ratio(unchanged, changed):
 
 
 def lc_cwe_windows(lines):
-    cells = groups(lines, "segments", "handoff_s", "sender")
+    """A loss whose probabilities are both 0 is congestion here."""
+    cells = groups([line for line in lines if line["parameters"]["on_neither"] == "congestion"], "segments", "handoff_s", "sender")
     return [
         [str(segments), f"{handoff:g}",
          *(f"{median(map(transfer_s, cells[segments, handoff, sender])):,.0f}" for sender in LC_CWE_SENDERS)]

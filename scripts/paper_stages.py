@@ -91,6 +91,7 @@ STAGES = {
     "very-slow": lab_run(5, "docs/scenarios/very-slow.toml", "model"),
     "snoop-cache": lab_run(5, "papers/snoop-1995/cache.toml", "model"),
     "snoop-queues": lab_run(5, "papers/snoop-1995/queues.toml", "model"),
+    "snoop-ahead": lab_run(5, "papers/snoop-1995/ahead-throughput.toml", "model"),
     "snoop-assumptions": lab_run(
         10, "papers/snoop-1995/assumptions.toml papers/snoop-1995/assumptions-segments.toml", "model"),
     "snoop-handoff-model": lab_run(5, HANDOFFS, "model"),
