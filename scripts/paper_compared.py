@@ -360,22 +360,22 @@ def claims_lc_cwe(entries):
     named = {entry["id"]: entry for entry in entries}
     hits, together = named["hit-ratio"], named["parts-together"]
 
-    def beside(entry, name):
-        """What a reason has of other conditions: the figures and, in brackets, each pair of means."""
-        found = re.search(rf"{name}: (.*?), (?:holds|differs)", entry["reason"])
-        return found[1] if found else str(entry["model"])
+    def beside(entry, conditions):
+        """What a reason has of conditions that do not decide."""
+        found = re.search(rf"(?:^|; ){conditions}: (.*?), (?:holds|differs)", entry["reason"])
+        return found[1]
 
-    def row(label, name):
-        result = beside(together, name)
+    def row(label, result, hit_ratio=""):
         pairs = re.findall(r"([\d.]+) for ([\d.]+)", result)
-        equal = sum(both == alone for both, alone in pairs)
-        ratio = re.match(r"([\d.]+(?: to [\d.]+)?) times", result)[1]
-        return [label, beside(hits, name) if name in hits["reason"] or label == "printed conditions" else "",
-                ratio, f"{equal} of {len(pairs)}"]
+        return [label, hit_ratio, re.match(r"[\d.]+(?: to [\d.]+)?", result)[0],
+                f"{sum(both == alone for both, alone in pairs)} of {len(pairs)}"]
 
     return [
-        row("printed conditions", "as printed"), row("window-and-loss", "assumption window-and-loss$"),
-        row("window-without-loss", "with assumption window-without-loss"), row("both", "with assumption both")]
+        row("printed conditions", beside(together, "as printed"), str(hits["model"])),
+        row("window-and-loss", together["model"]),
+        row("window-without-loss", beside(together, "with assumption window-without-loss")),
+        row("both", beside(together, "with assumption both"), beside(hits, "with assumption both")),
+    ]
 
 
 def lc_cwe_nothing_lost(unchanged, changed):
