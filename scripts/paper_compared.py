@@ -371,8 +371,8 @@ def claims_lc_cwe(entries):
                 f"{sum(both == alone for both, alone in pairs)} of {len(pairs)}"]
 
     return [
-        row("printed conditions", beside(together, "as printed"), str(hits["model"])),
-        row("window-and-loss", together["model"]),
+        row("printed conditions", together["model"], str(hits["model"])),
+        row("window-and-loss", beside(together, "with assumption window-and-loss")),
         row("window-without-loss", beside(together, "with assumption window-without-loss")),
         row("both", beside(together, "with assumption both"), beside(hits, "with assumption both")),
     ]
