@@ -28,7 +28,8 @@ fn set_clamp(stream: &TcpStream, bytes: u32) -> io::Result<()> {
 }
 
 /// A connection that is read with a largest window. The kernel widens the window of a route, and the
-/// socket's own, when it measures segments (seen on Linux 6.18 and 7.2). So each read sets it anew.
+/// socket's own, when it measures segments (seen on Linux 6.18 and 7.2). So a system call before each read sets
+/// it anew.
 #[derive(Clone, Copy, Debug)]
 pub struct ClampedReader<'a> {
     stream: &'a TcpStream,
@@ -48,11 +49,10 @@ impl<'a> ClampedReader<'a> {
 
 impl Read for ClampedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = (&mut &*self.stream).read(buffer)?;
         if let Some(bytes) = self.window_bytes_max {
             set_clamp(self.stream, bytes)?;
         }
-        Ok(len)
+        (&mut &*self.stream).read(buffer)
     }
 }
 

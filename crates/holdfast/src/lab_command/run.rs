@@ -16,7 +16,7 @@ use holdfast_lab::library;
 use holdfast_lab::results::{self, COMMIT, ResultLine};
 use holdfast_lab::scenario::{Run, Shard};
 use holdfast_lab::substrate::{ExecutionSettings, Lacking, Substrate, SubstrateKind};
-use holdfast_testbed::stop::StopFlag;
+use holdfast_testbed::stop::{Interrupted, StopFlag};
 
 use super::line_file::LineFile;
 use super::load;
@@ -337,8 +337,9 @@ fn conclude(
         .as_ref()
         .is_err_and(|error| !error.is::<OutputClosed>())
     {
+        let is_interrupted = ended.as_ref().is_err_and(|error| error.is::<Interrupted>());
         let remedy = match output {
-            Output::File(_) if done > 0 => "; the same command with --resume continues",
+            Output::File(_) if is_interrupted => "; the same command with --resume continues",
             _ => "",
         };
         eprintln!("{done} of {} runs were done{remedy}", runs.len());

@@ -20,8 +20,10 @@ const RESOLVE_AFRESH: Duration = Duration::from_secs(300);
 pub(super) struct Cell {
     /// The interface of the link.
     pub(super) interface: String,
-    /// Its carrier, as last seen; `None` before it was seen, if the interface was there.
+    /// Its carrier, as last seen; `None` before it was seen.
     pub(super) carrier: Option<bool>,
+    /// There was no interface at the start: no report will show its carrier until there is one.
+    began_absent: bool,
     /// The gateway's address for signals, once it is known.
     pub(super) gateway: Option<SocketAddr>,
     /// What signals go out by.
@@ -39,12 +41,12 @@ pub(super) struct Cells {
 
 impl Cells {
     /// The cells of the settings; the mobile is taken to be in the first. `exists`: whether there is
-    /// an interface of this name. One that is not there has no report.
+    /// an interface of this name.
     pub(super) fn new(cells: &[settings::Cell], exists: impl Fn(&str) -> bool) -> Self {
-        let is_only_cell = cells.len() == 1;
         let cells = cells.iter().map(|cell| Cell {
             interface: cell.interface.clone(),
-            carrier: (!is_only_cell && !exists(&cell.interface)).then_some(false),
+            carrier: None,
+            began_absent: !exists(&cell.interface),
             gateway: None,
             socket: None,
             challenge: None,
@@ -90,9 +92,13 @@ impl Cells {
     pub(super) fn choose(&self, next_hops: &[IpAddr]) -> usize {
         let routed = next_hops.iter().find_map(|hop| self.of_gateway(*hop));
         let has_carrier = |cell: &Cell| cell.carrier == Some(true);
-        let by_carrier = || match self.present().carrier {
-            Some(false) => self.cells.iter().position(has_carrier),
-            _ => None,
+        let present = self.present();
+        let has_none = present
+            .carrier
+            .map_or(present.began_absent, |carrier| !carrier);
+        let by_carrier = || {
+            let other = self.cells.iter().position(has_carrier);
+            other.filter(|_| has_none)
         };
         routed.or_else(by_carrier).unwrap_or(self.present)
     }
@@ -192,13 +198,8 @@ mod tests {
     }
 
     #[test]
-    fn the_only_cell_has_no_carrier_and_no_other_one_before_it_was_seen() {
-        let only = settings::Cell {
-            interface: "wlan0".into(),
-            gateway: None,
-        };
-        let cells = Cells::new(&[only], |_| false);
-        assert_eq!(cells.present().carrier, None);
+    fn a_cell_without_an_interface_has_no_carrier_to_report() {
+        assert_eq!(cells(&["wlan0"]).present().carrier, None);
     }
 
     #[test]

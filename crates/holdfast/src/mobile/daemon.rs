@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use holdfast_core::signal::{
     Abilities, DATAGRAM_BYTES_MAX, MobileEvent, MobileKey, MobileSession, MobileTimers,
 };
-use holdfast_core::{LinkEvent, LinkSource};
+use holdfast_core::{LinkEvent, LinkSource, LinkState};
 use holdfast_net::addresses;
 use holdfast_net::datapath::now;
 use holdfast_net::monitor::InterfaceState;
@@ -438,7 +438,19 @@ impl Daemon {
             "0.0.0.0:0"
         };
         let socket = UdpSocket::bind(any).await.context("signal socket")?;
+        let (now, is_present) = (self.now(), number == self.cells.number());
         if let Some(cell) = self.cells.get_mut(number) {
+            if cell.gateway.is_some() {
+                // One at another address has not challenged the mobile yet.
+                cell.challenge = None;
+                if is_present {
+                    let was_down = self.session.state() == LinkState::Down;
+                    self.session.hand_over(None, now);
+                    if was_down {
+                        self.session.link_down(now);
+                    }
+                }
+            }
             cell.socket = Some(socket);
             cell.gateway = Some(gateway);
             tracing::info!(interface = cell.interface, %gateway, "gateway");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keys that no run of a scenario reads: `gateway.mtcp.slow_start` beside `gateway.scheme = "snoop"`, or
 //! `bit_error_effect` without an error rate. The author expects an effect of the key, and the results would
-//! be those without it. A sweep has keys of several runs: one run that reads the key is enough.
+//! be those without it. A sweep has keys of several runs: one run that reads the key is enough. The tables of
+//! single cells are not searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -225,6 +226,7 @@ fn readers(key: &str, conditions: &Conditions) -> Vec<&'static str> {
     let readers = SchemeChoice::ALL.into_iter().filter(|scheme| {
         let mut conditions = conditions.clone();
         conditions.gateway.scheme = *scheme;
+        conditions.gateway.signal = SignalChoice::default();
         keys(&conditions).contains_key(key)
     });
     readers.map(SchemeChoice::name).collect()
