@@ -337,7 +337,7 @@ fn conclude(
         .as_ref()
         .is_err_and(|error| !error.is::<OutputClosed>())
     {
-        let is_interrupted = ended.as_ref().is_err_and(|error| error.is::<Interrupted>());
+        let is_interrupted = ended.as_ref().is_err_and(anyhow::Error::is::<Interrupted>);
         let remedy = match output {
             Output::File(_) if is_interrupted => "; the same command with --resume continues",
             _ => "",
