@@ -17,6 +17,17 @@ fn script(path: &Path, text: &str) {
     write_script(path, &format!("#!/bin/sh\n{text}\n")).unwrap();
 }
 
+/// A command of this folder that finds Slurm's commands, or none, in `path`.
+fn slurm(folder: &Path, path: &str) -> Command {
+    let mut command = Command::new(HOLDFAST);
+    command
+        .args(["lab", "run", "s.toml", "--executor", "slurm"])
+        .args(["--out", "r.jsonl"])
+        .current_dir(folder)
+        .env("PATH", path);
+    command
+}
+
 /// The earlier command died, and its job goes on.
 #[test]
 fn a_resumed_command_that_is_interrupted_while_it_waits_leaves_no_folder() {
@@ -35,19 +46,8 @@ fn a_resumed_command_that_is_interrupted_while_it_waits_leaves_no_folder() {
     );
     script(&folder.join("scancel"), &format!(": > {shown}"));
     let path = std::env::var("PATH").unwrap();
-    let mut child = Command::new(HOLDFAST)
-        .args([
-            "lab",
-            "run",
-            "s.toml",
-            "--executor",
-            "slurm",
-            "--resume",
-            "--out",
-            "r.jsonl",
-        ])
-        .current_dir(folder)
-        .env("PATH", format!("{}:{path}", folder.display()))
+    let mut child = slurm(folder, &format!("{}:{path}", folder.display()))
+        .arg("--resume")
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
@@ -66,18 +66,7 @@ fn without_slurms_commands_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("s.toml"), SCENARIO).unwrap();
-    let output = Command::new(HOLDFAST)
-        .args([
-            "lab",
-            "run",
-            "s.toml",
-            "--executor",
-            "slurm",
-            "--out",
-            "r.jsonl",
-        ])
-        .current_dir(folder)
-        .env("PATH", folder)
+    let output = slurm(folder, &folder.display().to_string())
         .output()
         .unwrap();
     let message = String::from_utf8(output.stderr).unwrap();

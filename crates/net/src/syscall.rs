@@ -4,6 +4,7 @@
 
 use std::ffi::c_int;
 use std::io;
+use std::os::fd::AsRawFd;
 
 /// The error of a call that answered `result`: negative means that `errno` has the reason.
 pub(crate) fn check(result: c_int) -> io::Result<()> {
@@ -12,6 +13,26 @@ pub(crate) fn check(result: c_int) -> io::Result<()> {
     } else {
         Ok(())
     }
+}
+
+/// Sets an option of a socket whose value is an int (setsockopt(2)).
+pub(crate) fn set_option(
+    socket: &impl AsRawFd,
+    level: c_int,
+    option: c_int,
+    value: c_int,
+) -> io::Result<()> {
+    // SAFETY: setsockopt reads one int, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
+    check(result)
 }
 
 /// `error`, with the step in which it came about before it.

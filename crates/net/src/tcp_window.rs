@@ -1,31 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The largest window that a TCP socket advertises.
+//! The largest window that a TCP socket advertises: `TCP_WINDOW_CLAMP` of tcp(7).
 
 use std::io::{self, Read};
 use std::net::TcpStream;
-use std::os::fd::AsRawFd as _;
 
-/// Sets `TCP_WINDOW_CLAMP` (tcp(7)), in bytes.
-///
-/// # Errors
-/// It is no TCP socket.
-fn set_clamp(stream: &TcpStream, bytes: u32) -> io::Result<()> {
-    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
-    // SAFETY: setsockopt reads one int, which outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_WINDOW_CLAMP,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
-}
+use crate::syscall::set_option;
 
 /// A connection that is read with a largest window. The kernel widens the window of a route, and the
 /// socket's own, when it measures segments (seen on Linux 6.18 and 7.2). So a system call before each read sets
@@ -50,7 +29,9 @@ impl<'a> ClampedReader<'a> {
 impl Read for ClampedReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let Some(bytes) = self.window_bytes_max {
-            set_clamp(self.stream, bytes)?;
+            let bytes = bytes.try_into().unwrap_or(libc::c_int::MAX);
+            let (level, option) = (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP);
+            set_option(self.stream, level, option, bytes)?;
         }
         (&mut &*self.stream).read(buffer)
     }

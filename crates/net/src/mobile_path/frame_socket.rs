@@ -10,7 +10,7 @@ use holdfast_core::mobile_host::FLOWS_SERVED_MAX;
 
 use crate::datapath::Interface;
 use crate::privileges;
-use crate::syscall::{at, check};
+use crate::syscall::{at, check, set_option};
 
 const ETH_P_IP: u16 = 0x0800;
 const ETH_P_IPV6: u16 = 0x86dd;
@@ -95,13 +95,13 @@ pub(crate) fn open_frame_socket() -> io::Result<OwnedFd> {
     check(raw).map_err(|error| at("packet socket", &error))?;
     // SAFETY: raw was just opened and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(raw) };
-    set(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
+    set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
         .map_err(|error| at("packet socket: no queueing discipline", &error))?;
     receive_nothing(&socket).map_err(|error| at("packet socket: filter", &error))?;
     // Where the device keeps what it has not sent, the usual buffer has room for 280. The kernel
     // doubles what is asked for: socket(7).
     let bytes = (FRAMES_AT_ONCE * FRAME_BYTES / 2) as libc::c_int;
-    let set_buffer = |option| set(&socket, libc::SOL_SOCKET, option, bytes);
+    let set_buffer = |option| set_option(&socket, libc::SOL_SOCKET, option, bytes);
     set_buffer(libc::SO_SNDBUFFORCE)
         // Without CAP_NET_ADMIN as much as anybody may have.
         .or_else(|_| set_buffer(libc::SO_SNDBUF))
@@ -134,26 +134,7 @@ fn receive_nothing(socket: &OwnedFd) -> io::Result<()> {
         )
     };
     check(result)?;
-    set(socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, 1)
-}
-
-fn set(
-    socket: &OwnedFd,
-    level: libc::c_int,
-    option: libc::c_int,
-    value: libc::c_int,
-) -> io::Result<()> {
-    // SAFETY: setsockopt reads one int, which outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    check(result)
+    set_option(socket, libc::SOL_SOCKET, libc::SO_LOCK_FILTER, 1)
 }
 
 #[cfg(test)]
