@@ -39,7 +39,8 @@ paper: ## all figures of the pages that a stage makes, again: target/paper/index
 same: ## the packets of every run on the model, compared with a committed file: some minutes
 	@scripts/packages.sh build
 	@scripts/toolchain.sh
-	@cargo run --locked --package holdfast-lab --example same -- $(ARGS)
+	@cargo build --locked --workspace --example same
+	@$(TARGET_DIR)/debug/examples/same $(ARGS)
 
 fuzz: ## hostile input for what reads from outside, a minute a target; ARGS='-s 600 engine stations'
 	@scripts/fuzz.sh $(ARGS)

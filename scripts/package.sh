@@ -65,9 +65,10 @@ export ac_cv_search_argp_parse='none required' ac_cv_search_fts_close='none requ
 export CFLAGS_x86_64_unknown_linux_musl="-I$PWD/packaging/musl"
 export CFLAGS_aarch64_unknown_linux_musl="-I$PWD/packaging/musl"
 program() { echo "$target/$1-unknown-linux-musl/dist/holdfast"; }
-# libelf is built in one folder, for one processor at a time. The programs take a thread each for the longest part.
-[ ${#targets[@]} -eq 1 ] || for one in "${targets[@]}"; do
-    cargo zigbuild --locked --profile dist --package holdfast-net --target "$one"
+# libelf is built in one folder, for one processor at a time. That of the last processor is built with the programs,
+# which take a thread each for the longest part.
+for one in "${targets[@]:0:${#targets[@]}-1}"; do
+    cargo zigbuild --locked --profile dist --package libbpf-sys --target "$one"
 done
 cargo zigbuild --locked --profile dist --package holdfast "${targets[@]/#/--target=}"
 generator="$(program "$(uname -m)")"

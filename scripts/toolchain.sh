@@ -23,29 +23,30 @@ if [ "$(printf '%s\n%s\n' "$needed" "$found" | sort -V | head -n 1)" != "$needed
     exit 1
 fi
 
-# A program of crates.io, in this version. Its build takes longer than all that it does here: few optimisations.
+# A program of crates.io, in this version and with this level of optimisation. Its build takes longer than all that it
+# does here.
 installed() {
     "$1" --version >/dev/null 2>&1 || "$1" "${1#cargo-}" --version >/dev/null 2>&1 ||
-        CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+        CARGO_PROFILE_RELEASE_OPT_LEVEL="$3" CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
             cargo install --locked --quiet "$1@$2" >&2
 }
 
 for component in "$@"; do
     case "$component" in
     cargo-modules)
-        installed cargo-modules 0.27.0
+        installed cargo-modules 0.27.0 1
         continue
         ;;
     cargo-mutants)
-        installed cargo-mutants 27.1.0
+        installed cargo-mutants 27.1.0 1
         continue
         ;;
     cargo-cyclonedx)
-        installed cargo-cyclonedx 0.5.9
+        installed cargo-cyclonedx 0.5.9 0
         continue
         ;;
     cargo-deny)
-        installed cargo-deny 0.20.2
+        installed cargo-deny 0.20.2 0
         continue
         ;;
     *-linux-musl)

@@ -181,16 +181,18 @@ impl<F> Keeper<F> {
         let flow = arrival.flow;
         let is_two_way = arrival.answers != Answers::None;
         let shelf = peer.shelf_of(&flow, is_two_way);
-        let (keeps, sends) = match peer.phase {
+        let phase = peer.phase;
+        let (keeps, sends) = match phase {
             Phase::Down => (true, false),
             Phase::Silent => (is_two_way && flow.may_repeat(), true),
             // Behind the kept packets of its own flow; otherwise there is nothing to wait for.
-            Phase::Releasing => {
-                let waits = peer.shelves[shelf].holds(&flow);
-                (waits, !waits)
+            Phase::Releasing if peer.shelves[shelf].holds(&flow) => {
+                peer.earn_by_arrival(arrival.segments);
+                (true, false)
             }
+            Phase::Releasing => (false, true),
         };
-        if is_two_way && peer.phase != Phase::Releasing {
+        if is_two_way && phase != Phase::Releasing {
             peer.timer_at.get_or_insert(now);
         }
         let mut kept = Kept::new(arrival, self.packets, now);
@@ -204,7 +206,10 @@ impl<F> Keeper<F> {
         if keeps {
             self.keep(id, shelf, flow, kept, edge);
         }
-        self.schedule(id, now);
+        match phase {
+            Phase::Releasing => self.send_kept(id, now, edge),
+            Phase::Down | Phase::Silent => self.schedule(id, now),
+        }
     }
 
     /// Puts a packet on a shelf. What gives way to it is lost, or sent if the link is up.
@@ -312,16 +317,12 @@ impl<F> Keeper<F> {
                 if let Some(began) = self.given_up.remove(&id) {
                     self.note_outage(began.outage(id, now));
                 }
-                let is_away = |peer: &Peer<F>| peer.phase != Phase::Releasing;
                 // Without a carrier nothing goes out, whatever a message has in it.
-                let can = |peer: &Peer<F>| {
-                    source == LinkSource::Carrier || peer.source != LinkSource::Carrier
+                let ends = |peer: &Peer<F>| {
+                    let can = source == LinkSource::Carrier || peer.source != LinkSource::Carrier;
+                    can && peer.phase != Phase::Releasing
                 };
-                if self
-                    .peers
-                    .get(&id)
-                    .is_some_and(|peer| is_away(peer) && can(peer))
-                {
+                if self.peers.get(&id).is_some_and(ends) {
                     self.release(id, now, edge);
                 }
             }
@@ -336,8 +337,7 @@ impl<F> Keeper<F> {
         }
         self.expire(id, now);
         if let Some(peer) = self.peers.get_mut(&id) {
-            let source = peer.source;
-            peer.enter(Phase::Releasing, source, now);
+            peer.enter(Phase::Releasing, peer.source, now);
         }
         self.send_kept(id, now, edge);
     }

@@ -41,6 +41,7 @@ pub use receiver::{
     PeerView, PeersError,
 };
 pub use rejection::{Rejection, RejectionCounters};
+pub use seal::is_signal;
 
 pub use crate::sealed::KeyId;
 

@@ -38,7 +38,7 @@ use crate::counters::by_name;
 use crate::outages::{OutageSender, QUEUED_MAX};
 use crate::runtime::{DaemonKind, InterfaceLock, RUNTIME_DIRECTORY, prepare_parent, random_bytes};
 use crate::settings::{GatewayArgs, GatewaySettings, SchemeName};
-use crate::{broker, keep, listen, log, metrics, web};
+use crate::{broker, interface, keep, listen, log, metrics, web};
 
 pub(crate) mod check;
 mod control;
@@ -84,6 +84,10 @@ pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
 }
 
 fn serve(args: GatewayArgs, settings: GatewaySettings) -> anyhow::Result<()> {
+    settings
+        .wireless
+        .iter()
+        .try_for_each(|name| interface::check_name(name))?;
     let locks = settings.wireless.iter();
     let locks = locks.map(|wireless| InterfaceLock::take(DaemonKind::Gateway, wireless));
     let _locks: Vec<_> = locks.collect::<anyhow::Result<_>>()?;

@@ -16,6 +16,27 @@ pub(crate) fn exists(name: &str) -> bool {
     index != Err(Errno::NODEV)
 }
 
+/// The own name of the interface that has `name` as an alternative one.
+pub(crate) fn own_name(name: &str) -> Option<String> {
+    let own_name = socket(AddressFamily::INET, SocketType::DGRAM, None).and_then(|socket| {
+        let index = netdevice::name_to_index(&socket, name)?;
+        netdevice::index_to_name(&socket, index)
+    });
+    own_name.ok().filter(|own| own != name)
+}
+
+/// The kernel's reports have an interface's own name, never an alternative one.
+///
+/// Errors: `name` is an alternative name; one line.
+pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
+    match own_name(name) {
+        Some(own) => {
+            anyhow::bail!("interface {name}: this is an alternative name of {own}; write {own}")
+        }
+        None => Ok(()),
+    }
+}
+
 /// A name, and which interface has it.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedInterface {

@@ -12,6 +12,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use holdfast_core::keep::{Arrival, Edge, KeepSettings, Keeper, Mode, PacketFlow, PeerId};
+use holdfast_core::signal::is_signal;
 use holdfast_core::{LinkEvent, LinkSource};
 use holdfast_net::datapath::{AttachMode, HEARTBEAT_INTERVAL, Interface, monotonic_ns, now};
 use holdfast_net::frame::{BufferPool, Frame};
@@ -38,6 +39,10 @@ const POOL_SPARE_BYTES: usize = 8 << 20;
 const DRAIN_MAX_IDLE: Duration = Duration::from_millis(40);
 /// ... and otherwise.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
+
+/// The protocol number of UDP, and the length of its header (RFC 768).
+const UDP: u8 = 17;
+const UDP_HEADER_BYTES: usize = 8;
 
 /// Flows of a peer that is the whole link.
 const WHOLE_LINK_FLOWS_MAX: usize = 4_096;
@@ -296,6 +301,12 @@ impl KeepWorker {
             self.edge.send(&frame);
             return;
         };
+        if is_link_signal(packet) {
+            // Its sender repeats it. Kept, it would report the outage after link up.
+            self.edge.send(&frame);
+            self.edge.path.table().finish(peer, 1);
+            return;
+        }
         let table = self.edge.path.table();
         let alarm = table.is_taking(peer);
         let now = now();
@@ -396,6 +407,18 @@ impl KeepWorker {
 fn has_no_source(packet: &[u8]) -> bool {
     let source = packet.get(8..24).filter(|_| packet[0] >> 4 == 6);
     source.is_some_and(|source| source.iter().all(|octet| *octet == 0))
+}
+
+/// A mobile's signal to its gateway, or the answer.
+fn is_link_signal(packet: &[u8]) -> bool {
+    let (protocol_at, udp_at) = match packet.first() {
+        Some(first) if first >> 4 == 4 => (9, usize::from(first & 0xf) * 4),
+        _ => (6, 40),
+    };
+    packet.get(protocol_at) == Some(&UDP)
+        && packet
+            .get(udp_at + UDP_HEADER_BYTES..)
+            .is_some_and(is_signal)
 }
 
 /// The number of packets on the wire of a frame with this many bytes.

@@ -60,7 +60,7 @@ fn bound_ahead(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
 mod tests {
     use std::io::Write as _;
     use std::net::TcpStream;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use holdfast_net::netns::{NetNs, available_or_skip};
 
@@ -70,6 +70,21 @@ mod tests {
 
     /// Those of documentation (RFC 5737, RFC 3849).
     const ABSENT: [&str; 2] = ["192.0.2.77:0", "[2001:db8::77]:0"];
+
+    /// Connects as soon as there is a route: the kernel enters that of an IPv6 address a little later.
+    fn connect(to: &SocketAddr) -> io::Result<TcpStream> {
+        let by = Instant::now() + LIMIT;
+        loop {
+            match TcpStream::connect_timeout(to, LIMIT) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::NetworkUnreachable && Instant::now() < by =>
+                {
+                    std::thread::yield_now();
+                }
+                result => return result,
+            }
+        }
+    }
 
     #[test]
     fn an_address_that_comes_later_is_listened_at() {
@@ -91,7 +106,7 @@ mod tests {
                 receiver.local_addr().unwrap(),
             );
             let sent = ns.run(move || {
-                let mut stream = TcpStream::connect_timeout(&to, LIMIT)?;
+                let mut stream = connect(&to)?;
                 stream.write_all(b"x")?;
                 let sender = UdpSocket::bind((to.ip(), 0))?;
                 sender.send_to(b"x", datagrams)

@@ -294,6 +294,34 @@ fn an_interface_that_is_down_is_a_problem_and_a_mobile_waits_for_one_that_is_mis
 }
 
 #[test]
+fn an_alternative_name_of_an_interface_is_refused_and_the_own_one_is_shown() {
+    let test = "an_alternative_name_of_an_interface_is_refused_and_the_own_one_is_shown";
+    let Some(machines) = Machines::routed(test, "wlan0", "") else {
+        return;
+    };
+    let commands = [
+        (&machines.gateway, ["gateway", "--wireless", "radio0"]),
+        (&machines.mh, ["mobile", "--interface", "radio0"]),
+    ];
+    for (ns, command) in commands {
+        shell(ns, "ip link property add dev wlan0 altname radio0");
+        let (shown, good) = machines.check(&command);
+        assert!(
+            !good && shown.contains("PROBLEM radio0 is an alternative name of wlan0"),
+            "{shown}"
+        );
+        // It ends before it attaches anything.
+        let output = holdfast(ns, &command);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success());
+        assert!(
+            error.contains("alternative name of wlan0; write wlan0"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn a_firewall_that_drops_the_signals_is_found_whatever_its_rules() {
     let test = "a_firewall_that_drops_the_signals_is_found_whatever_its_rules";
     let file = |device: &str| {

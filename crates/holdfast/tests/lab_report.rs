@@ -179,11 +179,11 @@ fn results_about_something_else_are_refused_in_one_line() {
 
 #[test]
 fn an_interrupted_report_writes_nothing() {
-    // Enough to be interrupted in: each run sends 400 MB.
+    // Enough to be interrupted in: each run would take hours.
     let folder = folder(
         &SCENARIO
-            .replace("400_000", "400_000_000")
-            .replace("limit_s = 30", "limit_s = 900"),
+            .replace("400_000", "1_000_000_000_000")
+            .replace("limit_s = 30", "limit_s = 90_000"),
     );
     let mut child = command(folder.path(), &["--jobs", "1"])
         .stderr(Stdio::piped())

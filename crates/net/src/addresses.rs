@@ -12,7 +12,7 @@ use netlink_packet_route::address::{
     AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope,
 };
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteType,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteType,
 };
 use netlink_sys::protocols::NETLINK_ROUTE;
 
@@ -112,7 +112,9 @@ struct DefaultRoute {
 fn default_route(message: &RouteMessage) -> Option<DefaultRoute> {
     let header = &message.header;
     let is_default = header.destination_prefix_length == 0 && header.kind == RouteType::Unicast;
-    if !is_default || header.table != RouteHeader::RT_TABLE_MAIN {
+    // With `ignore_routes_with_linkdown` the kernel uses none without a carrier.
+    let is_dead = header.flags.contains(RouteFlags::Dead);
+    if !is_default || is_dead || header.table != RouteHeader::RT_TABLE_MAIN {
         return None;
     }
     let mut route = DefaultRoute::default();
@@ -177,6 +179,33 @@ mod tests {
         message
     }
 
+    /// The default routes of a datagram of netlink.
+    fn default_routes_in(datagram: &[u8]) -> Vec<Option<DefaultRoute>> {
+        let messages = messages::<RouteNetlinkMessage>(datagram).into_iter();
+        let routes = messages.map(|message| match message.payload {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
+                default_route(&route)
+            }
+            _ => None,
+        });
+        routes.collect()
+    }
+
+    #[test]
+    fn a_route_that_the_kernel_does_not_use_is_none() {
+        const RTA_GATEWAY: u16 = 5;
+        const FLAGS_AT: usize = HEADER_BYTES + 8;
+        // RTNH_F_LINKDOWN alone: the kernel still uses the route.
+        for (flags, is_used) in [(0_u32, true), (0x10, true), (0x11, false)] {
+            let mut message = route(&[(RTA_GATEWAY, &[10, 2, 0, 1])]);
+            message[FLAGS_AT..FLAGS_AT + 4].copy_from_slice(&flags.to_ne_bytes());
+            let [found] = default_routes_in(&message)[..] else {
+                panic!("one message");
+            };
+            assert_eq!(found.is_some(), is_used, "flags {flags:#x}");
+        }
+    }
+
     #[test]
     fn a_default_route_with_a_congestion_control_of_its_own_is_read_as_any_other() {
         const RTA_OIF: u16 = 4;
@@ -197,14 +226,6 @@ mod tests {
             (RTA_OIF, &3_u32.to_ne_bytes()),
         ]);
         let datagram = [first, second].concat();
-        let routes = messages::<RouteNetlinkMessage>(&datagram)
-            .into_iter()
-            .map(|message| match message.payload {
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
-                    default_route(&route)
-                }
-                _ => None,
-            });
         let expected = [(7, [10, 2, 0, 1], None), (0, [10, 3, 0, 1], Some(3))];
         let expected = expected.map(|(priority, gateway, ifindex)| {
             Some(DefaultRoute {
@@ -213,7 +234,7 @@ mod tests {
                 ifindex,
             })
         });
-        assert_eq!(routes.collect::<Vec<_>>(), expected);
+        assert_eq!(default_routes_in(&datagram), expected);
         // A message that is longer than its datagram is none.
         assert!(messages::<RouteNetlinkMessage>(&[9, 0, 0, 0, 1]).is_empty());
     }

@@ -235,9 +235,8 @@ impl Daemon {
 }
 
 /// What `holdfast` prints to standard error if a daemon did not answer in the few seconds that it waits.
-const LATE: [&str; 4] = [
+const LATE: [&str; 3] = [
     "no answer within",
-    "closed the connection without an answer",
     "the daemon does not read",
     "the packet worker does not answer",
 ];

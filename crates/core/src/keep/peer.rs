@@ -152,6 +152,15 @@ impl<F> Peer<F> {
         }
     }
 
+    /// A packet came that waits behind others, so as many may be sent: however fast a flow is, what is queued becomes
+    /// no more.
+    pub(super) fn earn_by_arrival(&mut self, segments: u32) {
+        self.credit = self
+            .credit
+            .saturating_add_unsigned(segments)
+            .min(CREDIT_MAX);
+    }
+
     /// Takes the next packet that may be sent, and the number of its shelf.
     pub(super) fn next_to_send(&mut self) -> Option<(usize, Kept<F>)> {
         if self.credit <= 0 {

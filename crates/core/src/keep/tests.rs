@@ -316,14 +316,18 @@ fn many_flows_go_out_at_the_pace_of_the_peers_answers() {
         at(251),
         &mut edge,
     );
-    assert_eq!(edge.take_sent(), [1_000]);
+    assert_eq!(
+        edge.take_sent(),
+        [1_000, 16],
+        "one that waits sends another"
+    );
     let mut now = at(251);
     while let Some(due) = keeper.poll_timeout() {
         now = now.max(due);
         keeper.handle_timeout(now, &mut edge);
     }
     let sent = edge.take_sent();
-    assert_eq!(sent.len(), 85);
+    assert_eq!(sent.len(), 84);
     let of_99: Vec<_> = sent
         .into_iter()
         .filter(|frame| frame % 1_000 == 99)
@@ -333,6 +337,36 @@ fn many_flows_go_out_at_the_pace_of_the_peers_answers() {
         now.saturating_since(at(251)) < Duration::from_millis(900),
         "{now:?}"
     );
+}
+
+#[test]
+fn a_fast_flow_without_answers_is_soon_sent_by_the_kernel_again() {
+    let (mut keeper, mut edge) = down();
+    let take = |keeper: &mut Keeper<u32>, edge: &mut Noted, number: u32, millis: u64| {
+        let packet = packet(flow(number % 4, TCP), number, Answers::None);
+        keeper.take(packet, true, at(millis), edge);
+    };
+    for number in 0..16 {
+        take(&mut keeper, &mut edge, number, 10);
+    }
+    keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(20), &mut edge);
+    assert_eq!(keeper.peers().count(), 1, "six still wait");
+    // A thousand packets a second: the time alone allows a hundred.
+    let mut millis = 20;
+    while keeper.peers().count() > 0 {
+        millis += 1;
+        assert!(millis < 200, "{} bytes still wait", keeper.bytes());
+        take(&mut keeper, &mut edge, millis as u32, millis);
+        if keeper.poll_timeout().is_some_and(|due| due <= at(millis)) {
+            keeper.handle_timeout(at(millis), &mut edge);
+        }
+    }
+    assert_eq!(edge.modes.last(), Some(&Mode::Drain));
+    let sent = edge.take_sent();
+    for flow in 0..4 {
+        let own: Vec<_> = sent.iter().filter(|number| *number % 4 == flow).collect();
+        assert!(own.is_sorted(), "{own:?}");
+    }
 }
 
 #[test]

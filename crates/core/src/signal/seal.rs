@@ -59,6 +59,12 @@ pub(super) fn key_id(datagram: &[u8], recipient: Recipient) -> Result<KeyId, Rej
     Ok(header.key)
 }
 
+/// Whether a datagram looks like a link signal, of either way. Its seal is not opened.
+pub fn is_signal(datagram: &[u8]) -> bool {
+    let header = Header::parse(datagram).filter(|_| datagram.len() <= super::DATAGRAM_BYTES_MAX);
+    header.is_some_and(|header| header.magic == MAGIC && header.version == VERSION)
+}
+
 /// The message in a datagram that [`key_id`] accepted.
 pub(super) fn open(key: &MobileKey, datagram: &[u8]) -> Result<Vec<u8>, Rejection> {
     sealed::open(&cipher(key), datagram).ok_or(Rejection::BadSeal)
@@ -92,6 +98,18 @@ mod tests {
                 Err(Rejection::BadSeal),
                 "bit {bit}"
             );
+        }
+    }
+
+    #[test]
+    fn a_signal_of_either_way_is_known_without_its_key() {
+        for recipient in [Recipient::Gateway, Recipient::Mobile] {
+            let datagram = seal(&key(1), recipient, &[9; 24], b"message");
+            assert!(is_signal(&datagram));
+            assert!(!is_signal(&datagram[1..]), "no magic");
+            assert!(!is_signal(&datagram[..47]), "too short");
+            let longer = [datagram, vec![0; DATAGRAM_BYTES_MAX]].concat();
+            assert!(!is_signal(&longer));
         }
     }
 

@@ -8,6 +8,7 @@ use holdfast_net::rtnl::{LinkInfo, Rtnl};
 use serde_json::Value;
 
 use super::{Finding, tool_json};
+use crate::interface::own_name;
 use crate::runtime::DaemonKind;
 
 /// The daemons' programs at an interface, by as much of the name as the kernel stores.
@@ -69,6 +70,7 @@ fn is_bridge(link: &LinkInfo) -> bool {
 /// Looks at the interface of a daemon; `is_running`: such a daemon runs on it.
 pub(crate) fn check(subject: &Subject, daemon: DaemonKind, is_running: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
+    findings.extend(check_name(&subject.interface.name));
     findings.extend(check_state(&subject.link));
     findings.extend(check_master(subject, daemon));
     findings.extend(check_ports(subject, daemon));
@@ -82,6 +84,16 @@ pub(crate) fn check(subject: &Subject, daemon: DaemonKind, is_running: bool) -> 
     }
     findings.extend(check_filters(name));
     findings
+}
+
+/// The kernel's reports have an interface's own name: a daemon with another one would receive none.
+pub(crate) fn check_name(name: &str) -> Option<Finding> {
+    own_name(name).map(|own| {
+        Finding::problem(
+            format!("{name} is an alternative name of {own}: the daemon does not start with it"),
+            format!("write {own}"),
+        )
+    })
 }
 
 fn check_state(link: &LinkInfo) -> Option<Finding> {

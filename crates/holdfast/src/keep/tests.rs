@@ -3,6 +3,7 @@
 
 use std::net::UdpSocket;
 
+use holdfast_core::signal::{MobileKey, MobileSession, MobileTimers};
 use holdfast_net::netns::available_or_skip;
 use holdfast_testbed::harness::{accept, connect, listen};
 use holdfast_testbed::link_process::GATEWAY_IF;
@@ -68,12 +69,15 @@ fn received(socket: &UdpSocket) -> u8 {
     octet[0]
 }
 
-#[test]
-fn packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device() {
-    let test = "packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device";
-    if !available_or_skip(test) {
-        return;
+fn link_up(worker: &mut KeepWorker, peer: PeerId) {
+    worker.handle_link(&[peer], LinkEvent::Up, LinkSource::Command);
+    while let Some(at) = worker.keeper.poll_timeout() {
+        worker.keeper.handle_timeout(at, &mut worker.edge);
     }
+}
+
+/// Runs the steps with a worker that has seen the MH, and with a socket of the FH and one of the MH.
+fn between_fh_and_mh(steps: impl FnOnce(KeepWorker, PeerId, &UdpSocket, &UdpSocket) + Send) {
     let settings = TopologySettings::new("no-link", Wireless::Veth { mtu: 1500 });
     let topology = Topology::build(&settings).unwrap();
     // The links carry, and the kernels know the next hops: no datagram is lost for want of that.
@@ -82,16 +86,26 @@ fn packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device() {
     let _idle_too = accept(&listener).unwrap();
     let at_fh = socket(&topology.fh, FH.v4);
     let at_mh = socket(&topology.mh, MH.v4);
-    let send = |number: u8| at_fh.send_to(&[number], (MH.v4, PORT)).unwrap();
-    let steps = || {
-        let mut worker = worker();
-        // The peer is known.
+    let with_worker = || {
+        let worker = worker();
         at_mh.send_to(&[0], (FH.v4, PORT)).unwrap();
         assert_eq!(received(&at_fh), 0);
-        send(1);
-        assert_eq!(received(&at_mh), 1);
         let peer = worker.edge.path.peer(MH.v4.into()).expect("it was seen");
+        steps(worker, peer, &at_fh, &at_mh);
+    };
+    topology.gateway().run(with_worker).unwrap();
+}
 
+#[test]
+fn packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device() {
+    let test = "packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device";
+    if !available_or_skip(test) {
+        return;
+    }
+    between_fh_and_mh(|mut worker, peer, at_fh, at_mh| {
+        let send = |number: u8| at_fh.send_to(&[number], (MH.v4, PORT)).unwrap();
+        send(1);
+        assert_eq!(received(at_mh), 1);
         worker.handle_link(&[peer], LinkEvent::Down, LinkSource::Command);
         send(2);
         await_taken(&worker, 1);
@@ -100,10 +114,7 @@ fn packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device() {
         send(4);
         await_taken(&worker, 3);
         // The worker has read one of three when the link is up.
-        worker.handle_link(&[peer], LinkEvent::Up, LinkSource::Command);
-        while let Some(at) = worker.keeper.poll_timeout() {
-            worker.keeper.handle_timeout(at, &mut worker.edge);
-        }
+        link_up(&mut worker, peer);
         assert!(worker.edge.path.table().is_draining(peer));
         // However long the steps took.
         worker.edge.draining.insert(peer, now() + LIMIT);
@@ -112,16 +123,39 @@ fn packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device() {
         await_taken(&worker, 4);
         read(&mut worker, 3);
         for number in 2..=5 {
-            assert_eq!(received(&at_mh), number, "one overtook another");
+            assert_eq!(received(at_mh), number, "one overtook another");
         }
         // Nothing waits any more: the next packet is not taken.
         worker.end_draining(true);
         send(6);
-        assert_eq!(received(&at_mh), 6);
+        assert_eq!(received(at_mh), 6);
         await_taken(&worker, 4);
         assert!(!worker.edge.path.table().is_draining(peer));
-    };
-    topology.gateway().run(steps).unwrap();
+    });
+}
+
+#[test]
+fn a_link_signal_is_not_kept() {
+    let test = "a_link_signal_is_not_kept";
+    if !available_or_skip(test) {
+        return;
+    }
+    between_fh_and_mh(|mut worker, peer, at_fh, at_mh| {
+        let (key, timers) = (MobileKey::from_random([1; 36]), MobileTimers::default());
+        let mut session = MobileSession::new(key, [2; 8], &[], timers, Instant::ZERO);
+        let signal = session.poll_transmit(Instant::ZERO, &[3; 24]);
+        let signal = signal.expect("a registration");
+
+        worker.handle_link(&[peer], LinkEvent::Down, LinkSource::Command);
+        for datagram in [&[1][..], &signal] {
+            at_fh.send_to(datagram, (MH.v4, PORT)).unwrap();
+        }
+        await_taken(&worker, 2);
+        read(&mut worker, 2);
+        assert_eq!(received(at_mh), signal[0], "it waits for no link up");
+        link_up(&mut worker, peer);
+        assert_eq!(received(at_mh), 1);
+    });
 }
 
 #[test]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The cells that a mobile may be in, and in which it is.
 
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use holdfast_core::signal::GatewayChallenge;
@@ -116,6 +117,27 @@ impl Cells {
     }
 }
 
+/// A socket that signals to the gateway are sent with. Errors: the kernel has no such family.
+pub(super) fn signal_socket(gateway: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = unbound_socket(gateway)?;
+    socket.set_nonblocking(true)?;
+    UdpSocket::from_std(socket)
+}
+
+/// A socket of the address's family.
+fn unbound_socket(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    std::net::UdpSocket::bind((any, 0))
+}
+
+/// Whether the kernel has a route to the address. Nothing is sent.
+fn has_route(address: SocketAddr) -> bool {
+    unbound_socket(address).is_ok_and(|socket| socket.connect(address).is_ok())
+}
+
 /// Finds the gateway's address, however long its name cannot be resolved, and looks for another one from time to time.
 pub(super) async fn find_gateway(cell: usize, gateway: String, found: Sender<(usize, SocketAddr)>) {
     let mut present = None;
@@ -123,7 +145,7 @@ pub(super) async fn find_gateway(cell: usize, gateway: String, found: Sender<(us
         let name = gateway.clone();
         match tokio::task::spawn_blocking(move || resolve(&name)).await {
             Ok(Ok(addresses)) => {
-                if let Some(address) = another_address(present, &addresses) {
+                if let Some(address) = another_address(present, &addresses, has_route) {
                     present = Some(address);
                     if found.send((cell, address)).await.is_err() {
                         // The daemon is leaving.
@@ -141,17 +163,27 @@ pub(super) async fn find_gateway(cell: usize, gateway: String, found: Sender<(us
             Err(error) => tracing::error!(%error, "resolver"),
         }
         let wait = match present {
-            Some(_) => RESOLVE_AFRESH,
-            None => RESOLVE_AGAIN,
+            Some(address) if has_route(address) => RESOLVE_AFRESH,
+            _ => RESOLVE_AGAIN,
         };
         tokio::time::sleep(wait).await;
     }
 }
 
-/// The address to use instead of the present one. A name may have several, in another order each time.
-fn another_address(present: Option<SocketAddr>, addresses: &[SocketAddr]) -> Option<SocketAddr> {
-    let stays = present.is_some_and(|present| addresses.contains(&present));
-    addresses.first().copied().filter(|_| !stays)
+/// The address to use instead of the present one. A name may have several, in another order each time: those with a
+/// route come first. While the link is down there may be none.
+fn another_address(
+    present: Option<SocketAddr>,
+    addresses: &[SocketAddr],
+    has_route: impl Fn(SocketAddr) -> bool,
+) -> Option<SocketAddr> {
+    let mut usable = addresses.to_vec();
+    usable.retain(|address| has_route(*address));
+    if usable.is_empty() {
+        usable = addresses.to_vec();
+    }
+    let stays = present.is_some_and(|present| usable.contains(&present));
+    usable.first().copied().filter(|_| !stays)
 }
 
 #[cfg(test)]
@@ -205,8 +237,30 @@ mod tests {
     #[test]
     fn a_name_with_several_addresses_keeps_the_present_one_until_it_is_gone() {
         let [first, second] = [1, 2].map(|last| SocketAddr::from(([192, 0, 2, last], 4848)));
-        assert_eq!(another_address(None, &[first, second]), Some(first));
-        assert_eq!(another_address(Some(first), &[second, first]), None);
-        assert_eq!(another_address(Some(first), &[second]), Some(second));
+        let all = |_| true;
+        assert_eq!(another_address(None, &[first, second], all), Some(first));
+        assert_eq!(another_address(Some(first), &[second, first], all), None);
+        assert_eq!(another_address(Some(first), &[second], all), Some(second));
+    }
+
+    #[test]
+    fn an_address_without_a_route_is_left_for_one_with_a_route() {
+        let v4 = SocketAddr::from(([192, 0, 2, 1], 4848));
+        let v6 = SocketAddr::from(([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1], 4848));
+        let only_v4 = |address: SocketAddr| address.is_ipv4();
+        assert_eq!(another_address(None, &[v6, v4], only_v4), Some(v4));
+        assert_eq!(another_address(Some(v6), &[v6, v4], only_v4), Some(v4));
+        assert_eq!(another_address(Some(v4), &[v6, v4], only_v4), None);
+        assert_eq!(
+            another_address(Some(v6), &[v6, v4], |_| false),
+            None,
+            "link down"
+        );
+        assert_eq!(another_address(None, &[v6, v4], |_| false), Some(v6));
+    }
+
+    #[test]
+    fn loopback_has_a_route() {
+        assert!(has_route(SocketAddr::from(([127, 0, 0, 1], 4848))));
     }
 }

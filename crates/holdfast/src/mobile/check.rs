@@ -52,6 +52,9 @@ pub(crate) fn run(settings: &MobileSettings) -> Vec<Finding> {
     } else {
         findings.push(Finding::fine(format!("no scheme attaches to {name}")));
     }
+    let other_cells = settings.cells.iter().map(|cell| &cell.interface);
+    let other_cells = other_cells.filter(|interface| *interface != name);
+    findings.extend(other_cells.filter_map(|interface| interface::check_name(interface)));
     findings.extend(check_sources(settings));
     let is_up = |subject: &Subject| subject.link.up && subject.link.carrier;
     if subject.as_ref().is_none_or(is_up) && !is_running {

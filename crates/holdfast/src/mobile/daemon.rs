@@ -4,7 +4,6 @@
 
 use std::future::pending;
 use std::io;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant as WallInstant};
 
 use anyhow::Context as _;
@@ -12,7 +11,6 @@ use holdfast_core::signal::{
     Abilities, DATAGRAM_BYTES_MAX, MobileEvent, MobileKey, MobileSession, MobileTimers,
 };
 use holdfast_core::{LinkEvent, LinkSource, LinkState};
-use holdfast_net::addresses;
 use holdfast_net::datapath::now;
 use holdfast_net::monitor::InterfaceState;
 use holdfast_wire::Instant;
@@ -33,6 +31,7 @@ use crate::runtime::{DaemonKind, InterfaceLock, random_bytes};
 use crate::settings::{MobileDaemonArgs, MobileSettings};
 use crate::{broker, log, metrics, service, web};
 
+mod cell;
 mod link;
 mod outages;
 mod reload;
@@ -45,6 +44,9 @@ pub(super) use requests::DaemonCounters;
 pub(super) fn run(args: MobileDaemonArgs, counters: CountersByName) -> anyhow::Result<()> {
     let settings = args.settings()?;
     log::set_filter(settings.log_filter.as_deref());
+    for cell in &settings.cells {
+        interface::check_name(&cell.interface)?;
+    }
     let _lock = InterfaceLock::take(DaemonKind::Mobile, &settings.interface)?;
     // It is registered once, with this process's own capabilities.
     let congestion = HandoffTimes::open(&settings);
@@ -187,7 +189,7 @@ impl Daemon {
                 }
                 error = ended(self.uplink.as_mut()) => return Err(error),
                 Some(outage) = self.ended_outages.recv() => self.note_outage(outage),
-                Some((cell, gateway)) = resolved.recv() => self.use_gateway(cell, gateway).await?,
+                Some((cell, gateway)) = resolved.recv() => self.use_gateway(cell, gateway),
                 () = sleep(timeout) => {}
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
@@ -261,16 +263,21 @@ impl Daemon {
 
     /// Something became of the link: for the flows.
     fn notify_host(&mut self, event: LinkEvent) {
-        // Of a cell on another interface it is no news for this one's packets.
-        let is_here = self.cells.present().interface == self.settings.interface;
-        if let Some(uplink) = self.uplink.as_ref().filter(|_| is_here) {
-            uplink.handle_link(event);
-        }
+        self.notify_uplink(event);
         if let Some(congestion) = &self.congestion {
             congestion.handle_link(event, &self.cells.present().interface);
         }
         if let Some(host) = &mut self.host {
             host.handle_link(event);
+        }
+    }
+
+    /// Something became of the link: for what is kept of what is sent from here.
+    fn notify_uplink(&self, event: LinkEvent) {
+        // Of a cell on another interface it is no news for this one's packets.
+        let is_here = self.cells.present().interface == self.settings.interface;
+        if let Some(uplink) = self.uplink.as_ref().filter(|_| is_here) {
+            uplink.handle_link(event);
         }
     }
 
@@ -322,6 +329,10 @@ impl Daemon {
         }
         let id = self.interface.id;
         if id != before {
+            // In this order, as at the start: the uplink's programs then come before the host's.
+            if let Some(host) = &mut self.host {
+                host.note_interface(id);
+            }
             self.note_uplink();
             service::status(&self.service_status());
         }
@@ -330,11 +341,6 @@ impl Daemon {
             && state.mtu > 0
         {
             uplink.note_mtu(state.mtu);
-        }
-        if let Some(host) = &mut self.host
-            && id != before
-        {
-            host.note_interface(id);
         }
         let name = state.name.clone();
         self.note_carrier(&name, carrier);
@@ -365,49 +371,13 @@ impl Daemon {
         match (before.1, carrier) {
             (_, false) => self.handle_event(LinkSource::Carrier, LinkEvent::Down),
             (Some(_), true) => self.handle_event(LinkSource::Carrier, LinkEvent::Up),
-            // At the start: the registration reports it.
-            (None, true) => self.session.register(now),
-        }
-    }
-
-    /// Routes or carriers may show that the mobile is in another cell.
-    fn look_where_it_is(&mut self) {
-        if self.settings.cells.len() == 1 {
-            return;
-        }
-        match addresses::default_gateways() {
-            Ok(next_hops) => self.enter(self.cells.choose(&next_hops)),
-            Err(error) => tracing::warn!(%error, "the routes cannot be read"),
-        }
-    }
-
-    /// The mobile is in this cell: its gateway receives it, if that is new.
-    fn enter(&mut self, number: usize) {
-        if number == self.cells.number() {
-            return;
-        }
-        let now = self.now();
-        let session = &mut self.session;
-        self.cells
-            .enter(number, |challenge| session.hand_over(challenge, now));
-        self.handovers += 1;
-        self.link.forget();
-        let cell = self.cells.present();
-        tracing::info!(interface = cell.interface, gateway = ?cell.gateway, "in another cell");
-        self.notify_host(LinkEvent::Up);
-        self.read_addresses();
-    }
-
-    fn read_addresses(&mut self) {
-        let Some(ifindex) = self.interface.ifindex() else {
-            return;
-        };
-        match addresses::of_interface(ifindex) {
-            // At link down the kernel removes IPv6 addresses, which are valid again at link
-            // up: they stay registered.
-            Ok(found) if found.is_empty() || self.cells.present().carrier == Some(false) => {}
-            Ok(found) => self.session.set_addresses(&found, self.now()),
-            Err(error) => tracing::warn!(%error, "the interface's addresses cannot be read"),
+            // At the start: the registration reports it. The uplink may have begun without a carrier.
+            (None, true) => {
+                self.session.register(now);
+                if self.session.state() != LinkState::Down {
+                    self.notify_uplink(LinkEvent::Up);
+                }
+            }
         }
     }
 
@@ -428,35 +398,6 @@ impl Daemon {
             }
             Err(rejection) => tracing::debug!(?rejection, "datagram"),
         }
-    }
-
-    /// The address of a cell's gateway is known.
-    async fn use_gateway(&mut self, number: usize, gateway: SocketAddr) -> anyhow::Result<()> {
-        let any = if gateway.is_ipv6() {
-            "[::]:0"
-        } else {
-            "0.0.0.0:0"
-        };
-        let socket = UdpSocket::bind(any).await.context("signal socket")?;
-        let (now, is_present) = (self.now(), number == self.cells.number());
-        if let Some(cell) = self.cells.get_mut(number) {
-            if cell.gateway.is_some() {
-                // One at another address has not challenged the mobile yet.
-                cell.challenge = None;
-                if is_present {
-                    let was_down = self.session.state() == LinkState::Down;
-                    self.session.hand_over(None, now);
-                    if was_down {
-                        self.session.link_down(now);
-                    }
-                }
-            }
-            cell.socket = Some(socket);
-            cell.gateway = Some(gateway);
-            tracing::info!(interface = cell.interface, %gateway, "gateway");
-        }
-        self.look_where_it_is();
-        Ok(())
     }
 }
 

@@ -426,8 +426,8 @@ impl Drop for World {
     }
 }
 
-/// Bytes of the upload.
-const UP: u64 = 16 * MB;
+/// Bytes of the upload, which may be twice as fast as the download.
+const UP: u64 = 24 * MB;
 
 fn moves_between_cells(variant: &Variant) {
     let scheme = variant.name;

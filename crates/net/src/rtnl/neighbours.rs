@@ -64,10 +64,11 @@ impl NeighbourMemory {
 
     /// The interface has a carrier now, or none.
     pub fn set_carrier(&mut self, has_carrier: bool) -> io::Result<()> {
-        if has_carrier == self.has_carrier {
+        if has_carrier && self.has_carrier {
             return Ok(());
         }
         self.has_carrier = has_carrier;
+        // The kernel forgets once more if the carrier goes after another source's link down.
         self.next_at = Instant::now();
         if has_carrier {
             let addresses: Vec<IpAddr> = self.known.keys().copied().collect();
@@ -92,7 +93,11 @@ impl NeighbourMemory {
         }
         if self.has_carrier {
             self.next_at = now + READ_INTERVAL;
-            self.known = self.rtnl.neighbours(self.ifindex)?;
+            let found = self.rtnl.neighbours(self.ifindex)?;
+            // After an outage the kernel has none, until a packet is sent: those of before stay.
+            if !found.is_empty() {
+                self.known = found;
+            }
             return Ok(());
         }
         self.next_at = now + RENEWAL;
@@ -175,4 +180,45 @@ fn answered(message: &NeighbourMessage, ifindex: u32) -> Option<(IpAddr, Mac)> {
         }
     }
     Some((address?, mac?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::{NetNs, available_or_skip};
+
+    #[test]
+    fn the_kernel_has_its_neighbours_back_in_each_outage() {
+        if !available_or_skip("the_kernel_has_its_neighbours_back_in_each_outage") {
+            return;
+        }
+        let [here, there] = [(); 2].map(|()| NetNs::new().unwrap());
+        let steps = || {
+            let rtnl = Rtnl::open().unwrap();
+            rtnl.add_veth("east", &here, "west", &there).unwrap();
+            let ifindex = rtnl.link_index("east").unwrap();
+            rtnl.set_up(ifindex).unwrap();
+            let router = IpAddr::from([10, 99, 0, 1]);
+            rtnl.set_neighbour(ifindex, router, [2; 6]).unwrap();
+            let forget = || rtnl.forget_neighbour(ifindex, router).unwrap();
+            let known = || rtnl.neighbours(ifindex).unwrap();
+
+            let mut memory = NeighbourMemory::open(ifindex).unwrap();
+            memory.tick().unwrap();
+            assert_eq!(memory.len(), 1);
+            forget();
+            memory.set_carrier(false).unwrap();
+            assert!(known().contains_key(&router));
+            // Now the carrier goes, too: another source had reported link down.
+            forget();
+            memory.set_carrier(false).unwrap();
+            assert!(known().contains_key(&router));
+            // Nothing is sent until the next outage.
+            memory.set_carrier(true).unwrap();
+            assert!(known().is_empty());
+            memory.set_carrier(false).unwrap();
+            assert_eq!(known().get(&router), Some(&[2; 6]));
+        };
+        here.run(steps).unwrap();
+    }
 }

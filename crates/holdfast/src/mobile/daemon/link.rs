@@ -182,8 +182,14 @@ impl Daemon {
                 self.link.claims.withdraw(silent);
             }
         }
-        if is_about_here && let Some(event) = self.link.claims.handle(source, event) {
+        if !is_about_here {
+            return;
+        }
+        if let Some(event) = self.link.claims.handle(source, event) {
             self.link_becomes(source, event);
+        } else if (source, event) == (LinkSource::Carrier, LinkEvent::Down) {
+            // No news, but the kernel forgets its neighbours now.
+            self.notify_uplink(event);
         }
     }
 
