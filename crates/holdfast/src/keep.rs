@@ -40,8 +40,7 @@ const DRAIN_MAX_IDLE: Duration = Duration::from_millis(40);
 /// ... and otherwise.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 
-/// The protocol number of UDP, and the length of its header (RFC 768).
-const UDP: u8 = 17;
+/// RFC 768.
 const UDP_HEADER_BYTES: usize = 8;
 
 /// Flows of a peer that is the whole link.
@@ -301,7 +300,7 @@ impl KeepWorker {
             self.edge.send(&frame);
             return;
         };
-        if is_link_signal(packet) {
+        if is_link_signal(&flow, packet) {
             // Its sender repeats it. Kept, it would report the outage after link up.
             self.edge.send(&frame);
             self.edge.path.table().finish(peer, 1);
@@ -410,15 +409,13 @@ fn has_no_source(packet: &[u8]) -> bool {
 }
 
 /// A mobile's signal to its gateway, or the answer.
-fn is_link_signal(packet: &[u8]) -> bool {
-    let (protocol_at, udp_at) = match packet.first() {
-        Some(first) if first >> 4 == 4 => (9, usize::from(first & 0xf) * 4),
-        _ => (6, 40),
+fn is_link_signal(flow: &PacketFlow, packet: &[u8]) -> bool {
+    let udp_at = match flow.source {
+        IpAddr::V4(_) => usize::from(packet[0] & 0xf) * 4,
+        IpAddr::V6(_) => 40,
     };
-    packet.get(protocol_at) == Some(&UDP)
-        && packet
-            .get(udp_at + UDP_HEADER_BYTES..)
-            .is_some_and(is_signal)
+    let datagram = packet.get(udp_at + UDP_HEADER_BYTES..);
+    flow.is_udp() && datagram.is_some_and(is_signal)
 }
 
 /// The number of packets on the wire of a frame with this many bytes.

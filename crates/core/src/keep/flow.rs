@@ -66,6 +66,11 @@ impl PacketFlow {
         })
     }
 
+    /// A flow of UDP.
+    pub const fn is_udp(&self) -> bool {
+        self.protocol == UDP
+    }
+
     /// Receivers of the protocol ignore a packet that they had before: by their sequence numbers,
     /// or because senders of UDP must expect it (RFC 8085, 3.3).
     pub fn may_repeat(&self) -> bool {

@@ -61,8 +61,8 @@ pub(super) fn key_id(datagram: &[u8], recipient: Recipient) -> Result<KeyId, Rej
 
 /// Whether a datagram looks like a link signal, of either way. Its seal is not opened.
 pub fn is_signal(datagram: &[u8]) -> bool {
-    let header = Header::parse(datagram).filter(|_| datagram.len() <= super::DATAGRAM_BYTES_MAX);
-    header.is_some_and(|header| header.magic == MAGIC && header.version == VERSION)
+    let is_for = |recipient| key_id(datagram, recipient).is_ok();
+    is_for(Recipient::Gateway) || is_for(Recipient::Mobile)
 }
 
 /// The message in a datagram that [`key_id`] accepted.

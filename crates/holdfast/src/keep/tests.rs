@@ -77,7 +77,13 @@ fn link_up(worker: &mut KeepWorker, peer: PeerId) {
 }
 
 /// Runs the steps with a worker that has seen the MH, and with a socket of the FH and one of the MH.
-fn between_fh_and_mh(steps: impl FnOnce(KeepWorker, PeerId, &UdpSocket, &UdpSocket) + Send) {
+fn between_fh_and_mh(
+    test: &str,
+    steps: impl FnOnce(KeepWorker, PeerId, &UdpSocket, &UdpSocket) + Send,
+) {
+    if !available_or_skip(test) {
+        return;
+    }
     let settings = TopologySettings::new("no-link", Wireless::Veth { mtu: 1500 });
     let topology = Topology::build(&settings).unwrap();
     // The links carry, and the kernels know the next hops: no datagram is lost for want of that.
@@ -99,10 +105,7 @@ fn between_fh_and_mh(steps: impl FnOnce(KeepWorker, PeerId, &UdpSocket, &UdpSock
 #[test]
 fn packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device() {
     let test = "packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device";
-    if !available_or_skip(test) {
-        return;
-    }
-    between_fh_and_mh(|mut worker, peer, at_fh, at_mh| {
+    between_fh_and_mh(test, |mut worker, peer, at_fh, at_mh| {
         let send = |number: u8| at_fh.send_to(&[number], (MH.v4, PORT)).unwrap();
         send(1);
         assert_eq!(received(at_mh), 1);
@@ -137,10 +140,7 @@ fn packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device() {
 #[test]
 fn a_link_signal_is_not_kept() {
     let test = "a_link_signal_is_not_kept";
-    if !available_or_skip(test) {
-        return;
-    }
-    between_fh_and_mh(|mut worker, peer, at_fh, at_mh| {
+    between_fh_and_mh(test, |mut worker, peer, at_fh, at_mh| {
         let (key, timers) = (MobileKey::from_random([1; 36]), MobileTimers::default());
         let mut session = MobileSession::new(key, [2; 8], &[], timers, Instant::ZERO);
         let signal = session.poll_transmit(Instant::ZERO, &[3; 24]);

@@ -119,13 +119,13 @@ impl Cells {
 
 /// A socket that signals to the gateway are sent with. Errors: the kernel has no such family.
 pub(super) fn signal_socket(gateway: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = unbound_socket(gateway)?;
+    let socket = socket_of_family(gateway)?;
     socket.set_nonblocking(true)?;
     UdpSocket::from_std(socket)
 }
 
-/// A socket of the address's family.
-fn unbound_socket(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
+/// A socket of the address's family, at any port.
+fn socket_of_family(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
     let any: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -135,7 +135,7 @@ fn unbound_socket(address: SocketAddr) -> io::Result<std::net::UdpSocket> {
 
 /// Whether the kernel has a route to the address. Nothing is sent.
 fn has_route(address: SocketAddr) -> bool {
-    unbound_socket(address).is_ok_and(|socket| socket.connect(address).is_ok())
+    socket_of_family(address).is_ok_and(|socket| socket.connect(address).is_ok())
 }
 
 /// Finds the gateway's address, however long its name cannot be resolved, and looks for another one from time to time.
