@@ -112,6 +112,8 @@ unpacked() {
         (cd "$folder.new" && "${apt[@]}" download "$package" >&2)
         dpkg-deb -x "$folder.new/"*.deb "$folder.new"
         rm "$folder.new/"*.deb
+        # Newer packages have their modules below usr/.
+        [ ! -d "$folder.new/usr/lib/modules" ] || ln -s usr/lib "$folder.new/lib"
         mv "$folder.new" "$folder"
     fi
     echo "$folder"

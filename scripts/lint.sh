@@ -211,7 +211,7 @@ check 'names of files and tests' finds_nothing empty_names
 check 'names in the middle node' finds_nothing end_to_end_names
 check 'no sleep without a system' finds_nothing sleeping_tests
 check 'language of docs/words.md' scripts/words.pl
-check 'a result for each figure in a table' scripts/paper.py --check
+check 'a result for each figure' scripts/paper.py --check
 check 'a reason for each dependency' finds_nothing unexplained_dependencies
 check 'each dependency used' finds_nothing unused_dependencies
 check 'directions of dependencies' dependency_directions

@@ -26,9 +26,11 @@ from pathlib import Path
 # The lints read every file of this folder.
 sys.dont_write_bytecode = True
 
+from paper_recordings import RecordingResults
 from paper_stages import STAGES
 from paper_tables import PAPERS, TABLES
 from paper_text import wrong_figures
+from paper_unmarked import unmarked_figures
 
 # Paths of the user are relative to the folder that the program is started in, all others to the repository.
 START = Path.cwd()
@@ -214,17 +216,22 @@ def run(folder, wanted):
 
 
 def results_of(folder, name):
-    """The results of a stage: JSON lines, one JSON list, or text."""
+    """The results of a stage: JSON lines, one JSON list, or text; of recordings the runs and the printed tables."""
     files = [part_file(folder / name, number + 1) for number in range(len(STAGES[name].commands))]
-    if STAGES[name].needs == "recordings":
-        files = [folder / name / f"target/recordings/{name.removeprefix('recordings-')}.jsonl"]
     text = "".join(file.read_text() for file in files)
+    if STAGES[name].needs == "recordings":
+        runs = folder / name / f"target/recordings/{name.removeprefix('recordings-')}.jsonl"
+        return RecordingResults(json_lines(runs.read_text()), text)
     if name.startswith("claims-"):
         return json.loads(text)
     if name in ("demo", "packet-cost", "observe", "upload-designs", "link-distances"):
         return text
-    lines = [json.loads(line) for line in text.splitlines()]
-    return sorted(lines, key=lambda line: line["seed"])
+    return json_lines(text)
+
+
+def json_lines(text):
+    """Runs in the order of their seeds."""
+    return sorted(map(json.loads, text.splitlines()), key=lambda line: line["seed"])
 
 
 def rows_of(folder, table):
@@ -235,7 +242,7 @@ def rows_of(folder, table):
         return None, next((f"{file.parent.name}: {file.read_text()}" for file in reasons if file.exists()), "")
     try:
         return make(*(results_of(folder, stage) for stage in stages)), ""
-    except (ArithmeticError, LookupError, TypeError, ValueError, AssertionError) as error:
+    except (ArithmeticError, AssertionError, LookupError, OSError, TypeError, ValueError) as error:
         # A run that did not finish has no time: this table cannot be made, and the others can.
         return None, f"{type(error).__name__}: {error}".splitlines()[0]
 
@@ -411,6 +418,7 @@ def check():
             wrong.append(f"{page}: a figure is not that of docs/figures.json: scripts/paper.py write")
         wrong += unmarked(page, text)
         wrong += wrong_figures(page, text, tables)
+        wrong += unmarked_figures(page, text, tables)
     wrong += [f"docs/figures.json: {name}: no page has this table"
               for name, table in tables.items() if name not in seen and not table.get("in-text")]
     wrong += [f"scripts/paper_tables.py: {name}: not in docs/figures.json" for name in TABLES if name not in tables]

@@ -87,11 +87,18 @@ def mtcp_quotients(lines, metric):
     return {key[:4]: metric(cells[*key[:4], "m-tcp"]) / metric(cells[*key[:4], "tcp"]) for key in cells}
 
 
+def mtcp_limit(name):
+    """What a statement of M-TCP asks for."""
+    statements = tomllib.loads(Path("papers/mtcp-1997/claims.toml").read_text())["statement"]
+    return next(statement for statement in statements if statement["id"] == name)["rule"][0]["expect"]["value"]
+
+
 def mtcp_third(lines):
     """In how many combinations of the near sender M-TCP takes a third of TCP's time or less: a row a length."""
+    limit = mtcp_limit("third-of-tcp")
     near = {key: times for key, times in mtcp_quotients(lines, mean_s).items() if key[0] == 5}
     lengths = dict.fromkeys(length for _, _, _, length in near)
-    return [[f"{wanted} s", of_all(times <= 0.3333 for (*_, length), times in near.items() if length == wanted)]
+    return [[f"{wanted} s", of_all(times <= limit for (*_, length), times in near.items() if length == wanted)]
             for wanted in lengths]
 
 
@@ -106,13 +113,16 @@ def mtcp_two_segments(printed, assumed):
     def receives(runs):
         return 1 + statistics.fmean(run["duplicates_per_byte"] for run in runs)
 
+    third, gap_limit, least = map(mtcp_limit, ("third-of-tcp", "far-sender-gap", "duplicates"))
+
     def counts(lines):
         times, again = (mtcp_quotients(lines, metric) for metric in (mean_s, receives))
         near = [key for key in times if key[0] == 5]
         gaps = [times[key] / times[15, *key[1:]] for key in near]
         return [
-            of_all(times[key] <= 0.3333 for key in near), of_all(gap < 1 for gap in gaps),
-            f"{statistics.geometric_mean(gaps):.2f}", of_all(again[key] < 0.99 for key in near)]
+            of_all(times[key] <= third for key in near),
+            of_all(gap < gap_limit for gap in gaps), f"{statistics.geometric_mean(gaps):.2f}",
+            of_all(again[key] < least for key in near)]
 
     names = ["`third-of-tcp`", "`far-sender-gap`", "`far-sender-gap`, geometric mean", "`duplicates`"]
     return [list(row) for row in zip(names, counts(printed), counts(assumed))]
@@ -389,3 +399,48 @@ def wake_bytes(lines):
     cells = groups(lines, "outage", "delay", "sender", "scheme")
     schemes = ("none", "wake", "hold (gateway)")
     return [["Cubic, 7 s", *(f"{cells['7 s', 'wire', 'cubic', scheme][0]['bytes'] / 1e6:.1f}" for scheme in schemes)]]
+
+
+def outages_runs(lines):
+    """The optimum without the outage; of single runs the longest stall, and the most over the optimum."""
+    helped = [run for run in lines if run["parameters"]["remedy"] in ("hold", "mtcp-plus")]
+    return [
+        ["optimum", span([run["optimal_s"] - run["parameters"]["outage_s"] for run in lines], 2)],
+        ["hold and mtcp-plus: longest stall", f"{max(run['stalls_s'][0] for run in helped):.2f}"],
+        ["hold and mtcp-plus: most over the optimum",
+         f"{max(run['transfer_s'] - run['optimal_s'] for run in helped):.2f}"],
+    ]
+
+
+def stalls_by_flow(runs):
+    """Of single runs the stalls of the first flow, of the median flow and of the slowest one."""
+    stalls = [[of_flow[0] for of_flow in run.get("flow_stalls_s", [run["stalls_s"]])] for run in runs]
+    return [list(map(find, stalls)) for find in (min, median, max)]
+
+
+def mobile_auto_row(cells, flows, reports):
+    """From the least to the most of single runs of `auto`, both delays. Of one flow one stall stands for all."""
+    keys = [
+        (*key, report) for *key, scheme in cells for report in reports
+        if (key[0], scheme) == (flows, f"auto, {report}")]
+    own, downloads = ([cells[*key, f"{side}, {report}"][0] for *key, report in keys] for side in ("auto", "download"))
+    plain = [cells[*key, "none"][0] for *key, _ in keys]
+    first, *others = [span(stalls, 3) for stalls in stalls_by_flow(own)]
+    after = [run["after_outage_bytes"][0] / other["after_outage_bytes"][0] for run, other in zip(own, downloads)]
+    return [
+        str(len(own)), first, *(others if flows > 1 else ["", ""]),
+        span([run["full_rate_round_trips"][0] for run in own], 1), span(after, 3),
+        span([run["bytes"] / other["bytes"] for run, other in zip(own, plain)], 3),
+        span([100 * run["duplicates_per_byte"] for run in own], 2),
+    ]
+
+
+def mobile_auto_both(lines):
+    """Uploads with `auto` on the mobile, by the flows and by what reports the outage."""
+    cells = groups(lines, "flows", "outage", "delay", "sender", "scheme")
+    return [
+        ["one flow", *mobile_auto_row(cells, 1, ("carrier", "silence"))],
+        ["fifty flows", *mobile_auto_row(cells, 50, ("carrier", "silence"))],
+        ["fifty flows, carrier", *mobile_auto_row(cells, 50, ("carrier",))],
+        ["fifty flows, silence", *mobile_auto_row(cells, 50, ("silence",))],
+    ]

@@ -348,48 +348,6 @@ def handoff_cells(lines):
     ]
 
 
-def recordings_shares(schemes, counts_cells):
-    """Means over the cells of what each cell's three windows used of the link, in the median."""
-    return lambda lines: shares_of(lines, schemes, counts_cells)
-
-
-def shares_of(lines, schemes, counts_cells):
-    cells = {}
-    for run in lines:
-        cell = run["cell"]
-        key = (cell["conditions"], cell["sender"], run["scheme"])
-        cells.setdefault(key, {}).setdefault(cell["recording"], []).append(run["bytes"] / run["link"]["capacity_bytes"])
-
-    def mean(conditions, sender, scheme):
-        return f"{statistics.fmean(map(statistics.median, cells[conditions, sender, scheme].values())):.2f}"
-
-    conditions = {"lost": "lost", "kept": "kept", "lost, 1 % loss": "lost, and 1 % of all packets"}
-    rows = []
-    for condition, text in conditions.items():
-        for sender, name in NAMES.items():
-            if (condition, sender, "none") in cells:
-                number = [str(len(cells[condition, sender, "none"]))] if counts_cells else []
-                rows.append([text, name, *number, *(mean(condition, sender, scheme) for scheme in schemes)])
-    return rows
-
-
-def recordings_gaps(lines):
-    """After gaps that lose packets: times to the first new byte, also from the link's first packet on."""
-    rows = [["first new byte, median"], ["first new byte, 90th percentile"],
-            ["after the first packet over the link, median"], ["after the first packet over the link, 90th percentile"],
-            ["gaps with a new byte before the next gap"]]
-    for scheme in ("none", "auto"):
-        runs = [run for run in lines if run["scheme"] == scheme and run["cell"]["conditions"] != "kept"]
-        gaps = [gap for run in runs for gap in zip(run["stalls_s"], run["link"].get("first_packet_s", []))]
-        stalls = sorted(stall for stall, _ in gaps if stall is not None)
-        after = sorted(stall - packet for stall, packet in gaps if stall is not None and packet is not None)
-        figures = [times[len(times) * percent // 100] for times in (stalls, after) for percent in (50, 90)]
-        for row, figure in zip(rows, figures):
-            row.append(f"{figure:.2f} s" if figure < 1 else f"{figure:.1f} s")
-        rows[-1].append(f"{len(stalls)} of {len(gaps)}")
-    return rows
-
-
 def linux_mtcp(lines):
     cells = groups(lines, "disconnection_s", "scheme")
     return [

@@ -52,7 +52,8 @@ def verdicts(paper):
 # Statements of M-TCP that were added to the 25 that had been compared before.
 MTCP_ADDED = [
     "optimum-gap-grows", "exponential-varies-more", "table-1-high-ber", "table-1-long", "table-1-frequent",
-    "split-idle", "no-idle", "i-tcp-handoff-state", "i-tcp-handoff-time"]
+    "split-idle", "no-idle", "i-tcp-handoff-state", "i-tcp-handoff-time",
+    "header-compression", "header-compression-lost"]
 
 
 def claims_mtcp(entries):
@@ -60,7 +61,7 @@ def claims_mtcp(entries):
     first = [entry for entry in entries if entry["id"] not in MTCP_ADDED]
     label = "with the assumptions that decide"
     decided = next(row for row in claims(first) if row[0] == label)
-    return [*claims(entries), [f"{label}, without the nine statements added later", *decided[1:]]]
+    return [*claims(entries), [f"{label}, without the eleven statements added later", *decided[1:]]]
 
 
 def lc_cwe(lines):
@@ -138,6 +139,40 @@ def as_printed(cells, name):
         values = [row["printed"][column] for row in printed["row"]]
         counts.append(sum(abs(mean / value - 1) <= 0.1 for mean, value in zip(means, values)))
     return counts
+
+
+# Table I of Freeze-TCP as printed: properties, the runs that show them, and the remedies' marks.
+FREEZE_TABLE_I = [
+    ("long disconnections", "long", ["no", "buffers", "buffers", "yes", "no", "yes", "yes"]),
+    ("frequent disconnections", "frequent", ["no", "handoff", "handoff", "handoff", "no", "yes", "yes"]),
+    ("high BER", "errors", ["yes", "yes", "yes", "yes", "no", "no", "no"]),
+    ("encrypted headers", None, ["no", "no", "no", "no", "yes", "no", "yes"]),
+    ("bytes acknowledged ahead", None, ["yes", "no", "no", "no", "yes", "no", "yes"])]
+FREEZE_REMEDIES = ["Snoop of 1995", "I-TCP", "MTCP", "M-TCP", "delayed duplicate ACKs", "EBSN", "Freeze-TCP"]
+
+
+def freeze_table_i(lines):
+    """Times by those without a remedy, times with encrypted headers by those without, bytes ahead; and what is printed."""
+    cells = groups(lines, "remedy", "headers", "condition")
+
+    def times(cell, other):
+        of_cell, of_other = (statistics.fmean(map(transfer_s, cells[key])) for key in (cell, other))
+        return of_cell / of_other
+
+    def result(name, condition, remedy):
+        if condition:
+            return f"{times((remedy, 'plain', condition), ('none', 'plain', condition)):.2f}"
+        if name == "encrypted headers":
+            conditions = ("long", "frequent", "errors")
+            by_plain = [times((remedy, "encrypted", item), (remedy, "plain", item)) for item in conditions]
+            return f"{max(by_plain):.2f}"
+        return f"{max(run['acknowledged_ahead_bytes'] for key in cells if key[0] == remedy for run in cells[key]):,}"
+
+    def row(name, condition, marks):
+        pairs = zip(FREEZE_REMEDIES, marks, strict=True)
+        return [name, *(f"{result(name, condition, remedy)} ({mark})" for remedy, mark in pairs)]
+
+    return [row(*item) for item in FREEZE_TABLE_I]
 
 
 def freeze_taken(lines):
@@ -425,6 +460,19 @@ def split_idle(lines):
         [REMEDIES.get(remedy, remedy), *(cell(cells[remedy, length]) for length in (0.5, 1.5, 2.5, 3.5, 4.5))]
         for remedy in ("none", "I-TCP", "MTCP", "M-TCP")
     ]
+
+
+def header_compression(lines):
+    """Mean seconds with whole and with compressed headers, and the one by the other."""
+    cells = groups(lines, "packet_bytes", "loss", "headers")
+
+    def row(packet_bytes, loss):
+        whole, compressed = (
+            statistics.fmean(map(transfer_s, cells[packet_bytes, loss, headers])) for headers in ("whole", "compressed"))
+        times = f"{compressed / whole:.3f}"
+        return [f"{packet_bytes:,} bytes, {loss * 100:g} %", f"{whole:.1f} s", f"{compressed:.1f} s", times]
+
+    return [row(packet_bytes, loss) for packet_bytes in (1500, 552) for loss in (0, 0.001, 0.01, 0.051)]
 
 
 def upload_senders(lines):

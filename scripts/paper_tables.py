@@ -7,6 +7,7 @@ import paper_compared as compared
 import paper_linux as linux
 import paper_model as model
 import paper_prose as prose
+import paper_recordings as recordings
 from paper_runs import megabits, printed_rows, tenths_of_seconds
 
 PAPERS = ["lc-cwe-2005", "snoop-1995", "mtcp-1997", "mtcp-plus-2007", "freeze-tcp-2000"]
@@ -80,6 +81,7 @@ TABLES = {
     "upload-designs": (["upload-designs"], linux.upload_designs),
     "link-distances": (["link-distances"], printed_rows),
     "outages": (["outages"], linux.outages),
+    "outages-runs": (["outages"], compared.outages_runs),
     "outages-uploads": (["outages-uploads"], linux.outages_uploads),
     "snoop": (["snoop"], linux.snoop),
     "snoop-cell": (["snoop-cell"], linux.snoop_cell),
@@ -89,6 +91,7 @@ TABLES = {
     "upload-gateway": (["upload-gateway"], linux.upload_gateway),
     "mobile-auto-one": (["mobile-auto"], linux.mobile_auto(1)),
     "mobile-auto-fifty": (["mobile-auto"], linux.mobile_auto(50)),
+    "mobile-auto-both": (["mobile-auto"], compared.mobile_auto_both),
     "mtcp-today-disconnections": (["mtcp-today-disconnections"], linux.mtcp_today_disconnections),
     "mtcp-today": (["mtcp-today"], linux.mtcp_today),
     "mtcp-plus-today": (
@@ -104,12 +107,14 @@ TABLES = {
     "mtcp-table-1": (["mtcp-table-1"], model.mtcp_table_1),
     "mtcp-variants": (["mtcp-variants"], model.mtcp_variants),
     "split-idle": (["split-idle"], model.split_idle),
+    "header-compression": (["header-compression"], model.header_compression),
     "mtcp-statements": (["claims-mtcp-1997"], model.mtcp_statements),
     "freeze-II": (["freeze-II"], model.freeze("table-II")),
     "freeze-III": (["freeze-III"], model.freeze("table-III")),
     "freeze-IV": (["freeze-IV"], model.freeze("table-IV")),
     "freeze-V": (["freeze-V"], model.freeze("table-V")),
     "freeze-VI": (["freeze-VI"], model.freeze("table-VI")),
+    "freeze-table-1": (["freeze-table-1"], model.freeze_table_i),
     "freeze-taken": (["freeze-taken"], model.freeze_taken),
     "freeze-statements": (["claims-freeze-tcp-2000"], model.freeze_statements),
     "freeze-causes": (["claims-freeze-tcp-2000"], model.freeze_causes),
@@ -150,7 +155,10 @@ TABLES = {
     "auto-random-loss": (["auto-random-loss"], linux.auto_random_loss),
     "wake-bytes": (["wake"], compared.wake_bytes),
     "wake": (["wake", "wake-silent", "wake-cases", "wake-upload"], linux.wake),
-    "recordings": (["recordings-core"], linux.recordings_shares(["none", "auto"], counts_cells=False)),
-    "recordings-gaps": (["recordings-core"], linux.recordings_gaps),
-    "recordings-uploads": (["recordings-uploads"], linux.recordings_shares(["none", "keep", "auto"], counts_cells=True)),
+    "recordings": (["recordings-core"], recordings.recordings_shares(["none", "auto"], counts_cells=False)),
+    "recordings-gaps": (["recordings-core"], recordings.recordings_gaps),
+    "recordings-summary": (["recordings-core"], recordings.recordings_summary),
+    "recordings-uploads": (
+        ["recordings-uploads"], recordings.recordings_shares(["none", "keep", "auto"], counts_cells=True)),
+    "recordings-uploads-summary": (["recordings-uploads"], recordings.uploads_summary),
 }

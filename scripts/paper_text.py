@@ -43,8 +43,11 @@ def is_rounded(short, full):
 def wrong_figures(page, text, tables):
     """What is wrong in the marked figures of a page: a line each."""
     found = list(MARKED.finditer(text))
-    if not text.count("<!-- of ") == text.count("<!-- / -->") == len(found):
+    if not text.count("<!-- of ") == text.count("<!-- / -->") - text.count("<!-- given -->") == len(found):
         yield f"{page}: <!-- of TABLE; ROW; COLUMN -->, figures and <!-- / --> belong together"
+    for match in re.finditer(r"^ *<!-- (?:of|given) ", text, re.M):
+        line = text.count("\n", 0, match.start()) + 1
+        yield f"{page}:{line}: a line that begins with a mark ends the paragraph in Markdown: begin it with a word"
     for match in found:
         line = text.count("\n", 0, match.start()) + 1
         name, row, column = (" ".join(match[part].split()) for part in ("table", "row", "column"))

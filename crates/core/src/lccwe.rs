@@ -57,7 +57,7 @@ pub enum OnNeither {
 impl Parameters {
     /// What is printed, except for a tie: it is congestion here, and a handoff's in print. Where
     /// nothing is printed, what docs/schemes/lc-cwe.md gives reasons for.
-    pub const PUBLISHED: Self = Self {
+    pub const DEFAULT: Self = Self {
         history_weight: ONE / 5,
         interval_weight: ONE / 8 * 7,
         first_history: ONE,

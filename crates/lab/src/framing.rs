@@ -81,8 +81,7 @@ pub fn optimal_s(conditions: &Conditions, framing: Framing) -> Option<f64> {
     let segments = transfer.bytes.div_ceil(framing.payload_bytes) * flows;
     let ends = hops.iter().map(|hop| {
         let plan = way(hop)?;
-        let each = framing.header_bytes + u64::from(hop.frame_overhead_bytes);
-        let wire_bytes = bytes + segments * each;
+        let wire_bytes = bytes + segments * hop.header_and_frame_bytes(framing.header_bytes);
         let mut schedule = OutageSchedule::new(&plan.outages, 0);
         let end = optimal_transfer(&plan, &mut schedule, start, wire_bytes);
         let others = delay.saturating_sub(plan.delay);
@@ -184,6 +183,16 @@ mod tests {
         assert_eq!(
             capacity_bytes(&all, &mut schedule, between),
             all.bytes_between(between[0], between[1])
+        );
+    }
+
+    #[test]
+    fn compressed_headers_are_three_bytes_at_least() {
+        let run = run("[wireless]\nrate_mbit_per_s = 20\nheader_compression = true");
+        let optimum = optimal_s(&run.conditions, Framing::new(1460, false)).unwrap();
+        assert!(
+            (optimum - 2000.0 * 1463.0 * 8.0 / 20e6).abs() < 1e-6,
+            "{optimum}"
         );
     }
 

@@ -58,8 +58,7 @@ impl PathRate {
                 .iter()
                 .map(|plan| plan.delay.as_secs_f64())
                 .sum::<f64>();
-            let packet =
-                framing.header_bytes + framing.payload_bytes + u64::from(hop.frame_overhead_bytes);
+            let packet = framing.payload_bytes + hop.header_and_frame_bytes(framing.header_bytes);
             match &plans[way].capacity {
                 Capacity::Unlimited => {}
                 Capacity::Constant(bit_per_s) => {

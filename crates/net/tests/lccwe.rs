@@ -292,7 +292,7 @@ impl Content {
 
 /// What the kernel's program did is what `holdfast_core` makes of the same numbers.
 fn check(event: &Event) {
-    let parameters = Parameters::PUBLISHED;
+    let parameters = Parameters::DEFAULT;
     if event.kind == EventKind::Extrapolated {
         let length_us = event.handoff_finish_us - event.handoff_start_us;
         let window = Window {

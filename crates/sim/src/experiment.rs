@@ -108,6 +108,8 @@ pub struct Hop {
     /// Bytes added to each IP packet: what framing and access to the medium cost,
     /// at the link's rate.
     pub frame_overhead_bytes: u32,
+    /// TCP/IP headers are compressed on it (RFC 1144).
+    pub header_compression: bool,
 }
 
 impl Hop {
@@ -129,6 +131,7 @@ impl Hop {
             uplink,
             half_duplex: false,
             frame_overhead_bytes: 0,
+            header_compression: false,
         }
     }
 

@@ -35,7 +35,9 @@ pub use content::ContentKind;
 pub use experiment::{
     BaseStation, CrossTraffic, Experiment, GatewayPlan, Hop, Move, Roaming, RunUntil, Transfer,
 };
-pub use network::{LinkSignal, MobileEnginePlan, MobilePlan, Network, SplitPlan};
+pub use network::{
+    COMPRESSED_HEADER_BYTES_MIN, LinkSignal, MobileEnginePlan, MobilePlan, Network, SplitPlan,
+};
 pub use observe::{LinkId, Observer, PacketEvent};
 pub use outcome::{CrossOutcome, Outcome, Sample, Stall, TransferOutcome};
 pub use packet::{NodeId, Packet};

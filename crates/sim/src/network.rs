@@ -13,7 +13,8 @@
 
 use holdfast_core::LinkEvent;
 use holdfast_link::{
-    Counters as LinkCounters, Departure, Enqueue, LinkModel, MediumState, OutageSchedule, Station,
+    Counters as LinkCounters, Departure, DropReason, Enqueue, LinkModel, MediumState,
+    OutageSchedule, Station,
 };
 use holdfast_wire::{Duration, Instant};
 
@@ -30,6 +31,7 @@ mod compression;
 mod gateway;
 mod graph;
 mod handoff;
+mod header_compression;
 mod host_engine;
 mod hosts;
 mod mobile;
@@ -45,6 +47,8 @@ use gateway::GatewayNode;
 pub use gateway::{GatewayRole, LinkSignal};
 pub use graph::MediumPlan;
 use handoff::{MobileMessage, Stations};
+pub use header_compression::COMPRESSED_HEADER_BYTES_MIN;
+use header_compression::{HeaderCompression, RestoredHeader, SentHeader};
 pub use host_engine::{HostEngineRole, MobileEnginePlan};
 use mobile::MobileNode;
 pub use mobile::{MobilePlan, MobileRole};
@@ -118,6 +122,16 @@ struct Carried {
     /// The differentiated services codepoint in the packet's header.
     dscp: u8,
     link: LinkId,
+    /// How its header is on a link that compresses headers; none: as it is.
+    header: Option<SentHeader>,
+}
+
+impl Carried {
+    /// Bytes of the packet on the medium, without framing.
+    fn len_bytes(&self) -> u32 {
+        let saved = self.header.map_or(0, |header| header.saved_bytes);
+        self.packet.len_bytes() - saved
+    }
 }
 
 /// One direction of a link; or both, if they share it.
@@ -141,11 +155,12 @@ impl Medium {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Link {
     from: NodeId,
     to: NodeId,
     medium: u32,
+    header_compression: Option<Box<HeaderCompression>>,
 }
 
 #[derive(Debug, Default)]
@@ -356,8 +371,11 @@ impl Network {
                 ..
             } = departure;
             // Those behind it are in the frame around the packet.
-            let bits = carried.packet.len_bytes() * 8;
-            carried.packet.corrupted |= flipped_bits.iter().any(|bit| *bit < bits);
+            let bits = carried.len_bytes() * 8;
+            let is_sound = flipped_bits.iter().all(|bit| *bit >= bits);
+            if !is_sound || self.restore_header(&carried) == RestoredHeader::Wrong {
+                carried.packet.corrupted = true;
+            }
             self.note(carried.link, PacketEvent::Arrived, &carried.packet);
             let to = self.links[carried.link.0 as usize].to;
             self.arrive(to, &carried);
@@ -408,20 +426,28 @@ impl Network {
         let now = self.now;
         self.note(id, PacketEvent::Sent, packet);
         let medium_id = self.links[id.0 as usize].medium;
-        let medium = &mut self.media[medium_id as usize];
-        let len = u64::from(packet.len_bytes()) + medium.overhead_bytes;
         let carried = Carried {
             packet: *packet,
             dscp,
             link: id,
+            header: self.compress_header(id, packet, dscp),
         };
+        let medium = &mut self.media[medium_id as usize];
+        let len = u64::from(carried.len_bytes()) + medium.overhead_bytes;
         let station = medium.station_of(id);
         let priority = medium.model.plan().priority_of(Some(dscp));
         let outcome = medium
             .model
             .enqueue_from(station, priority, carried, len, now);
-        if let Enqueue::Dropped { reason } = outcome {
-            self.note(id, PacketEvent::Dropped(reason), packet);
+        let queue_is_full = match outcome {
+            Enqueue::Dropped { reason } => {
+                self.note(id, PacketEvent::Dropped(reason), packet);
+                matches!(reason, DropReason::QueuePackets | DropReason::QueueBytes)
+            }
+            Enqueue::Enqueued => false,
+        };
+        if !queue_is_full {
+            self.save_header(&carried);
         }
         self.schedule_medium(medium_id);
     }

@@ -118,10 +118,7 @@ impl Packet {
     /// Length of the IP packet, bytes.
     pub fn len_bytes(&self) -> u32 {
         match &self.body {
-            Body::Tcp(tcp) => {
-                let options = options_len(&tcp.segment.options);
-                IP_HEADER_LEN + TCP_HEADER_LEN + options + tcp.segment.payload_len
-            }
+            Body::Tcp(tcp) => headers_len(&tcp.segment) + tcp.segment.payload_len,
             Body::Datagram { payload_len, .. } => DATAGRAM_HEADERS_LEN + payload_len,
             Body::BadLink { .. } => BAD_LINK_LEN,
         }
@@ -281,6 +278,11 @@ impl Payload for Packet {
         }
         Some(packet)
     }
+}
+
+/// Bytes of a segment's IPv4 and TCP headers.
+pub(crate) fn headers_len(segment: &Segment) -> u32 {
+    IP_HEADER_LEN + TCP_HEADER_LEN + options_len(&segment.options)
 }
 
 /// Bytes that the options take, padding included, as today's stacks lay them out

@@ -73,7 +73,7 @@ fn dup_acks_of(transmitted: Instant) -> Loss {
 
 /// A sender with a handoff from 10 to 11 s, and a last round trip.
 fn after_handoff(rtt_ms: u64) -> LcCwe {
-    let mut lccwe = LcCwe::new(Parameters::PUBLISHED);
+    let mut lccwe = LcCwe::new(Parameters::DEFAULT);
     lccwe.handle_round_trip(Duration::from_millis(rtt_ms));
     lccwe.handle_handoff_start(at(10_000));
     lccwe.handle_handoff_finish(at(11_000));
@@ -83,7 +83,7 @@ fn after_handoff(rtt_ms: u64) -> LcCwe {
 #[test]
 fn without_a_handoff_every_loss_is_congestion() {
     for rtt_ms in [500, 600, 700] {
-        let mut lccwe = LcCwe::new(Parameters::PUBLISHED);
+        let mut lccwe = LcCwe::new(Parameters::DEFAULT);
         lccwe.handle_round_trip(Duration::from_millis(rtt_ms));
         let judged = lccwe.judge(&timeout_of(at(1000)), at(2200));
         assert_eq!((judged.cause, judged.p_handoff), (Cause::Congestion, 0));
@@ -92,7 +92,7 @@ fn without_a_handoff_every_loss_is_congestion() {
 
 #[test]
 fn a_handoff_that_goes_on_takes_the_blame() {
-    let mut lccwe = LcCwe::new(Parameters::PUBLISHED);
+    let mut lccwe = LcCwe::new(Parameters::DEFAULT);
     lccwe.handle_round_trip(Duration::from_secs(9));
     lccwe.handle_handoff_start(at(10_000));
     let judged = lccwe.judge(&timeout_of(at(9_900)), at(11_100));
@@ -143,7 +143,7 @@ fn equal_probabilities_are_the_handoffs_unless_both_are_nothing() {
     assert_eq!(judged.cause, Cause::Congestion);
     let mut to_the_letter = LcCwe::new(Parameters {
         on_neither: OnNeither::Handoff,
-        ..Parameters::PUBLISHED
+        ..Parameters::DEFAULT
     });
     to_the_letter.handle_round_trip(Duration::from_millis(500));
     let judged = to_the_letter.judge(&neither, at(13_000));
@@ -168,7 +168,7 @@ fn the_history_is_of_losses_outside_of_the_ambiguous_period() {
 fn a_timeouts_own_length_counts_where_it_is_to() {
     let mut lccwe = LcCwe::new(Parameters {
         timeout_rtt: TimeoutRtt::Timeout,
-        ..Parameters::PUBLISHED
+        ..Parameters::DEFAULT
     });
     lccwe.handle_round_trip(Duration::from_millis(500));
     let judged = lccwe.judge(&timeout_of(at(1000)), at(2200));
@@ -177,7 +177,7 @@ fn a_timeouts_own_length_counts_where_it_is_to() {
 
 /// ACKs a millisecond apart up to the handoff.
 fn with_acks() -> LcCwe {
-    let mut lccwe = LcCwe::new(Parameters::PUBLISHED);
+    let mut lccwe = LcCwe::new(Parameters::DEFAULT);
     lccwe.handle_round_trip(SRTT);
     for ms in 9_900..10_000 {
         lccwe.handle_ack(at(ms));
@@ -240,7 +240,7 @@ fn congestion_leaves_nothing_to_be_made_up_for() {
 
 #[test]
 fn an_end_without_a_start_is_nothing() {
-    let mut lccwe = LcCwe::new(Parameters::PUBLISHED);
+    let mut lccwe = LcCwe::new(Parameters::DEFAULT);
     lccwe.handle_handoff_finish(at(10_250));
     assert!(!lccwe.is_ambiguous(SRTT, at(10_300)));
     assert_eq!(lccwe.extrapolate(WINDOW, SRTT, at(10_300)), None);

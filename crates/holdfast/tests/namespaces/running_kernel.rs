@@ -38,6 +38,14 @@ fn state_of(ns: &NetNs) -> String {
     String::from_utf8(ns.run(run).unwrap().stdout).unwrap()
 }
 
+/// Linux 6.6 and later: programs go with the process that attached them.
+fn has_tcx() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split('.').map(|number| number.parse().unwrap_or(0));
+    let version: [u32; 2] = [(); 2].map(|()| numbers.next().unwrap_or(0));
+    version >= [6, 6]
+}
+
 #[test]
 fn bytes_arrive_through_nat_a_kill_a_restart_and_a_stop() {
     if !available_or_skip("bytes_arrive_through_nat_a_kill_a_restart_and_a_stop") {
@@ -58,7 +66,15 @@ fn bytes_arrive_through_nat_a_kill_a_restart_and_a_stop() {
         harness.start_gateway().unwrap();
         downlink.wait_bytes(80 * MB).unwrap();
         harness.stop_gateway().unwrap();
-        assert_eq!(state_of(harness.topology.gateway()), before, "{scheme}");
+        let mut after = state_of(harness.topology.gateway());
+        if !has_tcx() {
+            // The next gateway keeps the qdisc that a kill has left (docs/data-path.md).
+            let lines = after.split_inclusive('\n');
+            after = lines
+                .filter(|line| !line.starts_with("qdisc clsact "))
+                .collect();
+        }
+        assert_eq!(after, before, "{scheme}");
         for flow in [downlink, uplink] {
             flow.finish()
                 .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));

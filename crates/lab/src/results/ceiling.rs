@@ -43,7 +43,7 @@ impl Ceiling {
         let overhead = f64::from(hop.frame_overhead_bytes);
         let rate = way.rate_mbit_per_s?;
         let payload = framing.payload_bytes as f64;
-        let header = framing.header_bytes as f64;
+        let header = hop.header_bytes(framing.header_bytes) as f64;
         let loss_share = loss_share(way, payload + header, overhead);
         let mut bytes = (payload + header + overhead) / (1.0 - loss_share);
         if hop.half_duplex {
@@ -56,8 +56,8 @@ impl Ceiling {
                 Direction::Downlink | Direction::Uplink => &wired.downlink,
             };
             let rate = way.rate_mbit_per_s?;
-            let each = payload + header + f64::from(wired.frame_overhead_bytes);
-            Some(rate * payload / each)
+            let besides = wired.header_and_frame_bytes(framing.header_bytes) as f64;
+            Some(rate * payload / (payload + besides))
         });
         Some(Self {
             goodput_mbps: wired_mbps.map_or(wireless_mbps, |wired| wired.min(wireless_mbps)),

@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use holdfast_link::{
-    LinkPlan, LinkSettings, OutageAt, OutageEffect, OutageSchedule, OutageSettings,
+    Jitter, LinkPlan, LinkSettings, OutageAt, OutageEffect, OutageSchedule, OutageSettings,
     QUEUE_PACKETS_DEFAULT, RATE_KEYS, check_half_duplex, seed_for,
 };
+use holdfast_sim::COMPRESSED_HEADER_BYTES_MIN;
 use holdfast_wire::Instant;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
@@ -17,7 +18,13 @@ use super::keys::json;
 use holdfast_files::document::{self, DocumentError};
 
 /// The keys of a hop besides those of a link.
-pub(super) const OWN_KEYS: &[&str] = &["half_duplex", "frame_overhead_bytes", "downlink", "uplink"];
+pub(super) const OWN_KEYS: &[&str] = &[
+    "half_duplex",
+    "frame_overhead_bytes",
+    "header_compression",
+    "downlink",
+    "uplink",
+];
 
 /// Outages of one run and direction at most: what a list takes.
 const OUTAGES_MAX: usize = 100_000;
@@ -42,6 +49,8 @@ pub struct HopConditions {
     pub half_duplex: bool,
     /// Bytes added to each IP packet for framing and access to the medium.
     pub frame_overhead_bytes: u32,
+    /// TCP/IP headers are compressed on the link (RFC 1144).
+    pub header_compression: bool,
     names_traces: bool,
     /// Both directions, checked.
     plans: Option<[LinkPlan; 2]>,
@@ -53,6 +62,7 @@ pub struct HopConditions {
 struct Own {
     half_duplex: bool,
     frame_overhead_bytes: u32,
+    header_compression: bool,
     downlink: Table,
     uplink: Table,
 }
@@ -103,6 +113,7 @@ impl HopConditions {
             uplink,
             half_duplex: own.half_duplex,
             frame_overhead_bytes: own.frame_overhead_bytes,
+            header_compression: own.header_compression,
             names_traces,
             plans: None,
         })
@@ -116,6 +127,8 @@ impl HopConditions {
         table.insert("half_duplex".to_owned(), self.half_duplex.into());
         let overhead = self.frame_overhead_bytes.into();
         table.insert("frame_overhead_bytes".to_owned(), overhead);
+        let compression = self.header_compression.into();
+        table.insert("header_compression".to_owned(), compression);
         if !self.half_duplex {
             let mut uplink = link_table(&self.uplink);
             if self.outages_shared {
@@ -136,6 +149,15 @@ impl HopConditions {
         if self.frame_overhead_bytes > FRAME_OVERHEAD_BYTES_MAX {
             let problem = format!("takes 0 to {FRAME_OVERHEAD_BYTES_MAX} bytes");
             return Err(DocumentError::at("frame_overhead_bytes", problem));
+        }
+        let changes_order = [&self.downlink, &self.uplink].iter().any(|settings| {
+            let reorders = settings.jitter.as_ref().is_some_and(Jitter::reorders);
+            reorders || settings.priority_dscp_min.is_some()
+        });
+        if self.header_compression && changes_order {
+            let problem = "takes false on a link that changes the order of packets; \
+                           leave out jitter.reorder and priority_dscp_min";
+            return Err(DocumentError::at("header_compression", problem));
         }
         self.located(folder).planned().map(|_| ())
     }
@@ -264,6 +286,20 @@ impl HopConditions {
             (_, DirectionChoice::Uplink) if !self.half_duplex && !self.outages_shared => &[],
             _ => self.outages(),
         }
+    }
+
+    /// Bytes that headers of `header_bytes` have on the medium; compressed ones at least.
+    pub(crate) fn header_bytes(&self, header_bytes: u64) -> u64 {
+        if self.header_compression {
+            COMPRESSED_HEADER_BYTES_MIN.into()
+        } else {
+            header_bytes
+        }
+    }
+
+    /// The same with what framing adds.
+    pub(crate) fn header_and_frame_bytes(&self, header_bytes: u64) -> u64 {
+        self.header_bytes(header_bytes) + u64::from(self.frame_overhead_bytes)
     }
 
     /// What outages do to packets.

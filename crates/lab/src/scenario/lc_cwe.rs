@@ -85,21 +85,21 @@ impl LcCweConditions {
     }
 
     fn parameters(&self) -> Parameters {
-        let published = Parameters::PUBLISHED;
+        let default = Parameters::DEFAULT;
         let fixed = |value: Option<f64>, default: u32| {
             value.map_or(default, |value| (value * f64::from(ONE)).round() as u32)
         };
         Parameters {
-            history_weight: fixed(self.history_weight, published.history_weight),
-            interval_weight: fixed(self.interval_weight, published.interval_weight),
-            first_history: fixed(self.first_history, published.first_history),
+            history_weight: fixed(self.history_weight, default.history_weight),
+            interval_weight: fixed(self.interval_weight, default.interval_weight),
+            first_history: fixed(self.first_history, default.first_history),
             timeout_rtt: match self.timeout_rtt {
-                None => published.timeout_rtt,
+                None => default.timeout_rtt,
                 Some(TimeoutRttChoice::LastSample) => TimeoutRtt::LastSample,
                 Some(TimeoutRttChoice::Timeout) => TimeoutRtt::Timeout,
             },
             on_neither: match self.on_neither {
-                None => published.on_neither,
+                None => default.on_neither,
                 Some(OnNeitherChoice::Congestion) => OnNeither::Congestion,
                 Some(OnNeitherChoice::Handoff) => OnNeither::Handoff,
             },

@@ -113,6 +113,26 @@ fn a_setting_of_the_uplink_that_a_half_duplex_hop_ignores_is_refused() {
 }
 
 #[test]
+fn headers_are_compressed_on_no_hop_that_changes_the_order_or_cannot_read_them() {
+    let compressed = "header_compression = true";
+    for keys in [
+        "jitter = { kind = \"uniform\", max_ms = 5, reorder = true }",
+        "uplink = { priority_dscp_min = 46 }",
+    ] {
+        let line = error(&format!("{compressed}\n{keys}"));
+        let problem = "key `wireless.header_compression`: got true; takes false on a link that";
+        assert!(line.contains(problem) && !line.contains('\n'), "{line}");
+        assert!(scenario(keys).runs(None).is_ok());
+    }
+    let text = "[transfer]\nbytes = 1\nencrypted = true\n[wireless]\nheader_compression = true";
+    let line = error_of(text);
+    assert!(
+        line.contains("key `transfer.encrypted`: got true; takes false"),
+        "{line}"
+    );
+}
+
+#[test]
 fn arq_on_a_half_duplex_hop_is_refused_with_its_key() {
     let arq = "arq = { retransmit_after_ms = 10 }";
     for keys in [arq, &format!("uplink = {{ {arq} }}")] {

@@ -85,6 +85,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("LINK.outage_effect", "'keep'", ""),
     ("LINK.half_duplex", "true", ""),
     ("LINK.frame_overhead_bytes", "40", ""),
+    ("LINK.header_compression", "true", ""),
     ("cells", "[{}, { queue_packets_max = 30 }]", ""),
     (
         "movement",

@@ -48,7 +48,7 @@ const REMOVE: &str = "remove it";
 
 /// All of them. What needs another kind of hosts (`cubic`) is refused by `refusal` of each substrate.
 /// A test of all keys (`each_key`) finds what is not here.
-const IGNORED: [Ignored; 26] = [
+const IGNORED: [Ignored; 28] = [
     kernel(
         "HOST.preset",
         NOTHING,
@@ -83,6 +83,8 @@ const IGNORED: [Ignored; 26] = [
     kernel("transfer.stays_open", FALSE, &[], REMOVE),
     kernel("transfer.encrypted", FALSE, &[], REMOVE),
     kernel("transfer.content", || vec![json!("bulk")], &[], REMOVE),
+    kernel("wired.header_compression", FALSE, &[], REMOVE),
+    kernel("wireless.header_compression", FALSE, &[], REMOVE),
     of_gateway("gateway.signal_delay_ms", ZERO),
     of_gateway("gateway.warning_ms", ZERO),
     of_gateway("gateway.mtcp.compression_ms", NOTHING),
@@ -306,7 +308,7 @@ mod tests {
     }
 
     /// For each key of the table: a scenario that gives it.
-    const GIVEN: [(&str, &str); 26] = [
+    const GIVEN: [(&str, &str); 28] = [
         ("hosts.preset", "[hosts]\npreset = \"new-reno\""),
         ("mh.m_tcp", "[mh]\nm_tcp = true"),
         ("fh.on_handoff", "[fh]\non_handoff = \"lc\""),
@@ -348,6 +350,14 @@ mod tests {
         (
             "transfer.content",
             "[transfer]\nbytes = 1\ncontent = \"text\"",
+        ),
+        (
+            "wired.header_compression",
+            "[wired]\nheader_compression = true",
+        ),
+        (
+            "wireless.header_compression",
+            "[wireless]\nheader_compression = true",
         ),
         (
             "gateway.signal_delay_ms",

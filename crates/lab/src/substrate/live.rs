@@ -58,6 +58,10 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
         );
         return Some(Refusal::new(Lacking::Scheme, &why, "the model"));
     }
+    if let Some(hop) = conditions.compressed_hop() {
+        let why = format!("{hop}.header_compression: got true, which linux and live would ignore");
+        return Some(Refusal::new(Lacking::Setting, &why, "the model"));
+    }
     let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
     hosts.into_iter().find_map(|(name, host)| {
         let s = host.rto_min_s.filter(|s| *s > 0.0 && *s < 1e-3)?;
@@ -377,6 +381,18 @@ mod tests {
         assert_eq!(get(&format!("{hold}{wake}")), (true, true));
         assert_eq!(get(&format!("{hold}signal = \"mobile\"")), (false, true));
         assert_eq!(get(&format!("{wake}signal = \"none\"")), (false, false));
+    }
+
+    #[test]
+    fn a_cell_that_compresses_headers_is_refused() {
+        let text = "[transfer]\nbytes = 1000\n[wired]\n[wireless]\n[[cells]]\n[[cells]]\nheader_compression = true";
+        let scenario = Scenario::parse(Path::new("s.toml"), text).unwrap();
+        let refused = refusal(&scenario.runs(None).unwrap().remove(0).conditions).unwrap();
+        assert!(
+            refused
+                .why
+                .starts_with("cells.1.header_compression: got true")
+        );
     }
 
     #[test]

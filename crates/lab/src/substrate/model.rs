@@ -185,6 +185,7 @@ fn hop(conditions: &HopConditions) -> anyhow::Result<Hop> {
         outages_shared: conditions.outages_shared,
         half_duplex: conditions.half_duplex,
         frame_overhead_bytes: conditions.frame_overhead_bytes,
+        header_compression: conditions.header_compression,
     })
 }
 

@@ -38,6 +38,7 @@ pub(super) fn add_hop(
         seed: seed_for(seed, direction),
         outage_seed: seed_for(seed, if hop.outages_shared { 0 } else { direction }),
         overhead_bytes: hop.frame_overhead_bytes,
+        header_compression: hop.header_compression,
     };
     if hop.half_duplex {
         return network.add_half_duplex(fixed, mobile, medium(&hop.downlink, 1));

@@ -137,7 +137,9 @@ impl Network {
 
     /// A packet that is not for this node.
     pub(super) fn pass_engine(&mut self, id: u32, node: NodeId, carried: &Carried) {
-        let Carried { packet, dscp, link } = carried;
+        let Carried {
+            packet, dscp, link, ..
+        } = carried;
         let gateway = &mut self.engines[id as usize];
         let mobiles = self.links[gateway.role.wireless.0 as usize].to;
         let next = self.routes[node.0 as usize][packet.to.0 as usize];

@@ -23,6 +23,8 @@ pub struct MediumPlan {
     pub outage_seed: u64,
     /// Bytes added to each IP packet.
     pub overhead_bytes: u32,
+    /// TCP/IP headers are compressed on it (RFC 1144).
+    pub header_compression: bool,
 }
 
 impl Network {
@@ -40,11 +42,10 @@ impl Network {
         there: MediumPlan,
         back: MediumPlan,
     ) -> [LinkId; 2] {
-        let there = self.add_medium(&there);
-        let back = self.add_medium(&back);
+        let media = [&there, &back].map(|plan| self.add_medium(plan));
         [
-            self.add_direction(a, b, there),
-            self.add_direction(b, a, back),
+            self.add_direction([a, b], media[0], &there),
+            self.add_direction([b, a], media[1], &back),
         ]
     }
 
@@ -52,8 +53,8 @@ impl Network {
     pub fn add_half_duplex(&mut self, a: NodeId, b: NodeId, both: MediumPlan) -> [LinkId; 2] {
         let medium = self.add_medium(&both);
         [
-            self.add_direction(a, b, medium),
-            self.add_direction(b, a, medium),
+            self.add_direction([a, b], medium, &both),
+            self.add_direction([b, a], medium, &both),
         ]
     }
 
@@ -69,9 +70,14 @@ impl Network {
         self.media.len() as u32 - 1
     }
 
-    fn add_direction(&mut self, from: NodeId, to: NodeId, medium: u32) -> LinkId {
+    fn add_direction(&mut self, [from, to]: [NodeId; 2], medium: u32, plan: &MediumPlan) -> LinkId {
         let id = LinkId(self.links.len() as u32);
-        self.links.push(Link { from, to, medium });
+        self.links.push(Link {
+            from,
+            to,
+            medium,
+            header_compression: plan.header_compression.then(Box::default),
+        });
         self.media[medium as usize].links.push(id);
         id
     }

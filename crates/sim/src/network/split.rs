@@ -90,7 +90,9 @@ impl Network {
 
     /// A packet that is not for this node.
     pub(super) fn pass_split(&mut self, id: u32, node: NodeId, carried: &Carried) {
-        let Carried { packet, dscp, link } = carried;
+        let Carried {
+            packet, dscp, link, ..
+        } = carried;
         let Some(slot) = self.half_of(id, packet, *link) else {
             return self.forward(node, packet, *dscp);
         };
@@ -100,7 +102,7 @@ impl Network {
     /// The half that a packet is for; a SYN of an MH makes two. None: it passes.
     fn half_of(&mut self, id: u32, packet: &Packet, link: LinkId) -> Option<u32> {
         let split = &self.splits[id as usize];
-        let wireless = self.links[split.role.wireless.0 as usize];
+        let wireless = &self.links[split.role.wireless.0 as usize];
         let segment = packet.segment()?;
         let from_mh = self.links[link.0 as usize].from == wireless.to;
         let key = if from_mh {

@@ -195,7 +195,7 @@ mod tests {
     const LC_CWE: OnHandoff = OnHandoff::LcCwe {
         classifies: true,
         extrapolates: true,
-        parameters: Parameters::PUBLISHED,
+        parameters: Parameters::DEFAULT,
     };
     const LEAVES_S: f64 = 20.0;
     const AWAY_S: f64 = 1.0;
@@ -266,7 +266,7 @@ mod tests {
         let cwe = OnHandoff::LcCwe {
             classifies: false,
             extrapolates: true,
-            parameters: Parameters::PUBLISHED,
+            parameters: Parameters::DEFAULT,
         };
         let outcome = run(cwe, true);
         assert!(!outcome.transfers[0].judgements.is_empty());

@@ -14,6 +14,11 @@ impl Conditions {
         self.transfer
             .check()
             .map_err(|error| error.within("transfer"))?;
+        if self.transfer.encrypted && self.compressed_hop().is_some() {
+            let problem =
+                "takes false with a hop that compresses headers; leave out header_compression";
+            return Err(DocumentError::at("transfer.encrypted", problem));
+        }
         let points = self.transfer.limit_s * 1e3 / record_interval_ms;
         if !self.record.is_empty() && points > POINTS_MAX {
             let problem = "more than a million points in a run; take a longer interval";
@@ -43,6 +48,18 @@ impl Conditions {
             cross.check(self.wired.is_some()).map_err(within)?;
         }
         Ok(())
+    }
+
+    /// The first hop that compresses headers, as the scenario names it.
+    pub(crate) fn compressed_hop(&self) -> Option<String> {
+        let wired = self.wired.iter().map(|hop| ("wired".to_owned(), hop));
+        let cells = self.cells.iter().enumerate();
+        let cells = cells.map(|(number, cell)| match self.cells.len() {
+            1 => ("wireless".to_owned(), cell),
+            _ => (format!("cells.{number}"), cell),
+        });
+        let mut hops = wired.chain(cells);
+        hops.find_map(|(name, hop)| hop.header_compression.then_some(name))
     }
 
     /// What the base stations and the MH do is possible with these cells.

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the tables about recordings of real links, from the runs of docs/recordings/bench.py and its tables."""
+import statistics
+from typing import NamedTuple
+
+from paper_runs import NAMES, printed_rows
+
+
+class RecordingResults(NamedTuple):
+    """Results of a stage of recordings. Some figures need the recordings: these are only in the printed tables."""
+
+    runs: list
+    printed: str
+
+
+def recordings_shares(schemes, counts_cells):
+    """Means over the cells of what each cell's three windows used of the link, in the median."""
+    return lambda results: shares_of(results.runs, schemes, counts_cells)
+
+
+def shares_of(runs, schemes, counts_cells):
+    cells = {}
+    for run in runs:
+        cell = run["cell"]
+        key = (cell["conditions"], cell["sender"], run["scheme"])
+        cells.setdefault(key, {}).setdefault(cell["recording"], []).append(run["bytes"] / run["link"]["capacity_bytes"])
+
+    def mean(conditions, sender, scheme):
+        return f"{statistics.fmean(map(statistics.median, cells[conditions, sender, scheme].values())):.2f}"
+
+    conditions = {"lost": "lost", "kept": "kept", "lost, 1 % loss": "lost, and 1 % of all packets"}
+    rows = []
+    for condition, text in conditions.items():
+        for sender, name in NAMES.items():
+            if (condition, sender, "none") in cells:
+                number = [str(len(cells[condition, sender, "none"]))] if counts_cells else []
+                rows.append([text, name, *number, *(mean(condition, sender, scheme) for scheme in schemes)])
+    return rows
+
+
+def lossy_gaps(runs, scheme):
+    """Gaps that lose packets: the time to the first new byte, and to the link's first packet."""
+    lossy = [run for run in runs if run["scheme"] == scheme and run["cell"]["conditions"] != "kept"]
+    return [gap for run in lossy for gap in zip(run["stalls_s"], run["link"].get("first_packet_s", []))]
+
+
+def median_and_nine_of_ten(times):
+    """The median and the 90th percentile, in seconds."""
+    figures = [sorted(times)[len(times) * percent // 100] for percent in (50, 90)]
+    return [f"{figure:.2f} s" if figure < 1 else f"{figure:.1f} s" for figure in figures]
+
+
+def recordings_gaps(results):
+    """After gaps that lose packets: times to the first new byte, also from the link's first packet on."""
+    rows = [["first new byte, median"], ["first new byte, 90th percentile"],
+            ["after the first packet over the link, median"], ["after the first packet over the link, 90th percentile"],
+            ["gaps with a new byte before the next gap"]]
+    for scheme in ("none", "auto"):
+        gaps = lossy_gaps(results.runs, scheme)
+        stalls = [stall for stall, _ in gaps if stall is not None]
+        after = [stall - packet for stall, packet in gaps if stall is not None and packet is not None]
+        figures = median_and_nine_of_ten(stalls) + median_and_nine_of_ten(after)
+        for row, figure in zip(rows, [*figures, f"{len(stalls)} of {len(gaps)}"], strict=True):
+            row.append(figure)
+    return rows
+
+
+def least_by_plain(runs, scheme):
+    """The least of all cells: bytes by those without Holdfast in the same window, the median of the windows."""
+    bytes_of = {(*run["cell"].values(), run["parameters"]["start_s"], run["scheme"]): run["bytes"] for run in runs}
+    ratios = {}
+    for *cell, start, remedy in bytes_of:
+        if remedy == scheme:
+            ratio = bytes_of[*cell, start, scheme] / max(1, bytes_of[*cell, start, "none"])
+            ratios.setdefault(tuple(cell), []).append(ratio)
+    return f"{min(map(statistics.median, ratios.values())):.3f}"
+
+
+def printed_by_scheme(results, column):
+    """The rows of the printed table that has this column: by scheme, then by column; of equal columns the last."""
+    tables = (text for text in results.printed.split("\n\n") if f"| {column} |" in text.partition("\n")[0])
+    text = next(tables, None)
+    if text is None:
+        raise LookupError(f"the bench printed no table with the column {column}")
+    head = [cell.strip() for cell in text.partition("\n")[0].strip("|").split("|")]
+    return {row[0]: dict(zip(head, row, strict=True)) for row in printed_rows(text)}
+
+
+def recordings_summary(results):
+    """Of all cells of downloads."""
+    summary = printed_by_scheme(bench, "floods")
+
+    def row(scheme, name):
+        figures = summary[scheme]
+        counts = [f"{figures[column]} of {figures['cells']}" for column in ("at least 0.98", "floods")]
+        return [name, counts[0], least_by_plain(results.runs, scheme), counts[1], figures["wait p95"]]
+
+    return [row("none", "no gateway"), row("auto", "auto")]
+
+
+def uploads_summary(results):
+    """Of all cells of uploads; times after gaps that lose packets. Two round trips are 0.10 s."""
+    summary, answers = (printed_by_scheme(results, column) for column in ("floods", "the link carried an answer"))
+
+    def row(scheme, name):
+        stalls = [stall for stall, _ in lossy_gaps(results.runs, scheme) if stall is not None]
+        within = answers[scheme]["within 0.10 s"].replace("%", " %")
+        least = least_by_plain(results.runs, scheme)
+        return [name, summary[scheme]["cells"], least, *median_and_nine_of_ten(stalls), within]
+
+    return [row("none", "plain"), row("auto", "auto")]
