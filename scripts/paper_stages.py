@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stages of `make paper`: what makes results, and with which commands."""
-from paper_tables import PAPERS
 
 
 class Stage:

@@ -31,8 +31,9 @@ def unmarked_figures(page, text, tables):
     known = {number for table in own for row in [table["columns"], *table["rows"]] for number in numbers(" ".join(row))}
     for file in scenarios_of(own):
         known |= settings_of(file)
+    read = without_unread(text)
     for begin, end in sections(text):
-        for match in FIGURE.finditer(without_unread(text), begin, end):
+        for match in FIGURE.finditer(read, begin, end):
             figure = numbers(match[0])[0]
             if figure not in known:
                 line = text.count("\n", 0, match.start()) + 1

@@ -25,7 +25,7 @@ pub enum OnHandoffChoice {
     FreezeFastRetransmit,
 }
 
-/// `lc_cwe`: what is not given is as published, or what docs/schemes/lc-cwe.md has.
+/// `lc_cwe`: what is not given is the default of docs/schemes/lc-cwe.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LcCweConditions {
