@@ -34,5 +34,6 @@ mod syscall;
 pub mod tcp_info;
 pub mod tcp_window;
 pub mod tun;
+pub mod tun_ring;
 pub mod virtual_kernel;
 mod vnet;

@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loop that moves packets between the two devices as the models decide.
 //!
-//! One thread. It sleeps in `ppoll` until a packet comes, one is due, or the
-//! link's state changes; it never spins.
+//! One thread. It sleeps until a packet comes, one is due, or the link's state changes; it never spins.
 
 mod burst;
+mod devices;
 mod lane;
 mod sampler;
 mod start;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use holdfast_link::{Departure, Enqueue, LinkPlan, MediumState, OutageSchedule, Station, seed_for};
 use holdfast_net::datapath::{monotonic_ns, now};
-use holdfast_net::readiness::wait_readable;
-use holdfast_net::tun::Tun;
 use holdfast_wire::{Instant, dscp};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use burst::{Burst, READS_PER_TURN};
+use devices::Devices;
 use lane::{Carried, Lane};
 use sampler::Sampler;
 use start::Start;
@@ -34,8 +32,6 @@ use super::event_log::{EventLog, LinkLogEvent};
 use super::trace::LinkTrace;
 use super::{CarrierArg, LinkArgs, Side, StartArg};
 
-/// The longest packet a TUN device gives.
-const PACKET_BYTES_MAX: usize = 65_536;
 /// How late the kernel may fire a timer.
 const TIMER_SLACK_NS: &str = "1000";
 /// Our priority among the machine's programs: a late link is a wrong link.
@@ -78,8 +74,7 @@ impl Signals {
 
 /// A running link.
 pub(super) struct Emulator {
-    fh: Tun,
-    mh: Tun,
+    devices: Devices,
     downlink: Lane,
     uplink: Lane,
     outages_shared: bool,
@@ -95,10 +90,6 @@ pub(super) struct Emulator {
     origin: Instant,
     input: Option<File>,
     line: Vec<u8>,
-    device_drops: u64,
-    /// How many packets each device is read for before it is waited for again.
-    bursts: [Burst; 2],
-    buffer: Box<[u8]>,
 }
 
 impl Emulator {
@@ -154,8 +145,7 @@ impl Emulator {
         Ok(Self {
             downlink: lane("downlink", &config.downlink, 1),
             uplink: lane("uplink", &config.uplink, 2),
-            fh,
-            mh,
+            devices: Devices::new(fh, mh),
             outages_shared: config.outages_shared,
             half_duplex: config.half_duplex,
             frame_overhead_bytes: config.frame_overhead_bytes,
@@ -168,9 +158,6 @@ impl Emulator {
             origin: Instant::ZERO,
             input,
             line: Vec::new(),
-            device_drops: 0,
-            bursts: [Burst::default(); 2],
-            buffer: vec![0; PACKET_BYTES_MAX].into_boxed_slice(),
         })
     }
 
@@ -181,9 +168,10 @@ impl Emulator {
             self.start_if_due(now())?;
             self.follow_outages(now())?;
             self.sample_until(now())?;
-            let more = self.read_device(Side::Fh)? | self.read_device(Side::Mh)?;
+            self.read_device(Side::Fh)?;
+            self.read_device(Side::Mh)?;
             self.deliver(self.model_now())?;
-            if self.wait(signals, more)? {
+            if self.wait(signals)? {
                 return self.finish();
             }
         }
@@ -197,31 +185,20 @@ impl Emulator {
             t_ns: monotonic_ns(),
             downlink: &self.downlink.model.counters(),
             uplink: &self.uplink.model.counters(),
-            device_drops: self.device_drops,
+            device_drops: self.devices.drops,
         })
     }
 
     /// Waits for whatever comes first; true if it is the end.
-    fn wait(&mut self, signals: &Signals, more: bool) -> anyhow::Result<bool> {
-        let timeout = if more {
-            Some(Duration::ZERO)
-        } else {
-            self.timeout()
-        };
-        let (fh, mh, signal) = (self.fh.as_fd(), self.mh.as_fd(), signals.received.as_fd());
-        let (readable, ended) = if let Some(input) = &self.input {
-            let input: BorrowedFd<'_> = input.as_fd();
-            let [fh, mh, ended, line] = wait_readable([fh, mh, signal, input], timeout)?;
-            if line {
-                self.read_line()?;
-            }
-            ([fh, mh], ended)
-        } else {
-            let [fh, mh, ended] = wait_readable([fh, mh, signal], timeout)?;
-            ([fh, mh], ended)
-        };
-        for (burst, readable) in self.bursts.iter_mut().zip(readable) {
-            burst.waited(readable);
+    fn wait(&mut self, signals: &Signals) -> anyhow::Result<bool> {
+        let timeout = self.timeout();
+        let watched = (
+            signals.received.as_fd(),
+            self.input.as_ref().map(AsFd::as_fd),
+        );
+        let [ended, line] = self.devices.wait(watched, timeout)?;
+        if line {
+            self.read_line()?;
         }
         Ok(ended)
     }
@@ -300,9 +277,9 @@ impl Emulator {
                 .iter()
                 .all(|lane| lane.state == MediumState::Up);
             if devices == CarrierArg::Both {
-                self.fh.set_carrier(up)?;
+                self.devices.fh.set_carrier(up)?;
             }
-            self.mh.set_carrier(up)?;
+            self.devices.mh.set_carrier(up)?;
         }
         Ok(())
     }
@@ -324,34 +301,17 @@ impl Emulator {
         }
     }
 
-    /// Gives the model what waits in a device; true if more may wait.
-    fn read_device(&mut self, side: Side) -> anyhow::Result<bool> {
-        let quota = self.bursts[side as usize].quota();
-        for _ in 0..quota {
-            let device = match side {
-                Side::Fh => &self.fh,
-                Side::Mh => &self.mh,
-            };
-            let len = match device.read(&mut self.buffer) {
-                Ok(len) => len,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.bursts[side as usize].ended();
-                    return Ok(false);
-                }
-                Err(error) => {
-                    return Err(error).with_context(|| format!("{}: cannot read", device.name()));
-                }
-            };
-            self.bursts[side as usize].read();
+    /// Gives the model what waits in a device.
+    fn read_device(&mut self, side: Side) -> anyhow::Result<()> {
+        while let Some(bytes) = self.devices.read(side)? {
             let t = self.model_now();
-            if self.start == Some(Start::FirstPacket) && is_unicast(&self.buffer[..len]) {
+            if self.start == Some(Start::FirstPacket) && is_unicast(&bytes) {
                 self.start_at(t)?;
             }
-            let bytes: Box<[u8]> = self.buffer[..len].into();
             if let Some(trace) = &mut self.trace {
                 trace.entered(side, t, &bytes)?;
             }
-            let on_medium = len as u64 + u64::from(self.frame_overhead_bytes);
+            let on_medium = bytes.len() as u64 + u64::from(self.frame_overhead_bytes);
             let (medium, station) = self.medium(side);
             let lane = self.lane(medium);
             let priority = lane.plan.priority_of(dscp(&bytes));
@@ -361,7 +321,7 @@ impl Emulator {
                 .model
                 .enqueue_from(station, priority, packet, on_medium, t);
         }
-        Ok(quota == READS_PER_TURN)
+        Ok(())
     }
 
     /// Writes what is due into the devices.
@@ -380,9 +340,9 @@ impl Emulator {
             from,
             bytes: mut packet,
         } = departure.packet;
-        let device = match from {
-            Side::Fh => &self.mh,
-            Side::Mh => &self.fh,
+        let to = match from {
+            Side::Fh => Side::Mh,
+            Side::Mh => Side::Fh,
         };
         for bit in departure.flipped_bits {
             // The last ones may be in the frame around the packet.
@@ -393,18 +353,7 @@ impl Emulator {
         if let Some(trace) = &mut self.trace {
             trace.left(from, departure.at, &packet)?;
         }
-        match device.write(&packet) {
-            Ok(_) => Ok(()),
-            // EBADFD: the device does not exist any more. Anything else is about this packet:
-            // the device is down (EIO), or the packet is no IP any more (EINVAL).
-            Err(error) if error.raw_os_error() == Some(libc::EBADFD) => {
-                Err(error).with_context(|| format!("{}: cannot write", device.name()))
-            }
-            Err(_) => {
-                self.device_drops += 1;
-                Ok(())
-            }
-        }
+        self.devices.write(to, packet)
     }
 
     fn log_departure(
