@@ -73,6 +73,7 @@ struct Gap {
     packets: u32,
     /// The MH's clock at that time.
     tsval: Option<u32>,
+    opened_at: Instant,
     /// The MH's own queue was long: its own overload.
     is_overload: bool,
     /// It must be reported.
@@ -116,8 +117,9 @@ pub(crate) struct Uplink<P> {
     echo: Echo,
     /// The FH had everything that had passed when the wait for the echo began.
     may_be_idle: bool,
-    /// When the last segment of the MH arrived.
+    /// When the last segment of the MH arrived, and the last one with data.
     received_at: Option<Instant>,
+    data_at: Option<Instant>,
     rtt: RttEstimator,
     newest_rtt: Option<Duration>,
     /// `today`: losses that show until then are the MH's overload.
@@ -147,6 +149,7 @@ impl<P> Default for Uplink<P> {
             echo: Echo::default(),
             may_be_idle: false,
             received_at: None,
+            data_at: None,
             rtt: RttEstimator::default(),
             newest_rtt: None,
             congested_until: None,
@@ -239,13 +242,14 @@ impl<P: Payload> Uplink<P> {
     }
 
     /// Gaps, or parts of them, that are filled are none any more.
-    fn forget_filled(&mut self) {
+    fn forget_filled(&mut self, now: Instant) {
+        let since = now - self.repair_max();
         let (passed, undo) = (&self.passed, &mut self.undo);
         self.gaps.retain_mut(|gap| {
             gap.seq = passed.next_missing(gap.seq).0;
             let open = gap.seq.before(gap.end);
             if !open {
-                undo.note_filled(gap);
+                undo.note_filled(gap, since);
             }
             open
         });
@@ -266,7 +270,7 @@ impl<P: Payload> Uplink<P> {
         (seq, end): (SeqNum, SeqNum),
         highest: SeqNum,
         packets: u32,
-        tsval: Option<u32>,
+        (tsval, now): (Option<u32>, Instant),
     ) -> bool {
         let gap = seq.after(highest);
         if (gap && self.gaps.len() >= GAPS_MAX) || !self.passed.add(seq, end) {
@@ -278,12 +282,13 @@ impl<P: Payload> Uplink<P> {
                 end: seq,
                 packets: self.packets,
                 tsval,
+                opened_at: now,
                 is_overload: false,
                 due: false,
                 reported_at: None,
             });
         } else if seq.before(highest) {
-            self.forget_filled();
+            self.forget_filled(now);
         }
         self.packets = self.packets.wrapping_add(packets);
         self.quiet_at = None;
@@ -388,8 +393,12 @@ fn take_data<P: Payload>(
     let highest = uplink.passed.highest().unwrap_or(una).max(una);
     let packets = segment.payload_len.div_ceil(payload.segment_len().max(1));
     uplink.note_own_overload(cx);
+    if !reports_holes(&cx.settings.snoop) {
+        uplink.note_timeout(seq, cx.now);
+    }
+    uplink.data_at = Some(cx.now);
     let tsval = segment.options.timestamps.map(|mh| mh.tsval);
-    let is_new = uplink.note_passed((seq, end), highest, packets.max(1), tsval);
+    let is_new = uplink.note_passed((seq, end), highest, packets.max(1), (tsval, cx.now));
     uplink.repeats = 0;
     if is_new && seq.after(highest) {
         uplink.judge_newest_gap(cx);

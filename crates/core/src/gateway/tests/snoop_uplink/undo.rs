@@ -123,6 +123,71 @@ fn fh_echoes(bench: &mut Bench, n: u32, tsecr: u32) -> Answer {
 }
 
 #[test]
+fn what_the_mh_retransmits_after_a_timeout_is_not_undone() {
+    for scheme in [Scheme::Snoop, Scheme::Auto] {
+        let mut bench = bench_with_sack(settings(scheme));
+        send_all(&mut bench, [0]);
+        assert!(fh_acks(&mut bench, 1, &[]).forwarded);
+        send_all(&mut bench, [2, 3, 5]);
+        bench.wait(1500);
+        send_all(&mut bench, [1]);
+        let newest = bench.mh_clock_newest;
+        assert_eq!(fh_echoes(&mut bench, 4, newest), passed());
+        bench.wait(30);
+        send_all(&mut bench, [4]);
+        let newest = bench.mh_clock_newest;
+        assert_eq!(fh_echoes(&mut bench, 6, newest), passed());
+        assert_eq!(bench.counter("undone_uplink"), 0);
+        // A hole of the next window is.
+        send_all(&mut bench, [6, 8, 9]);
+        bench.wait(30);
+        send_all(&mut bench, [7]);
+        let newest = bench.mh_clock_newest;
+        assert!(!fh_echoes(&mut bench, 10, newest).forwarded);
+        assert_eq!(bench.counter("undone_uplink"), 1);
+    }
+}
+
+/// True if the MH is to undo what a hole has cost that it fills after this time, over a path of 8 + 92 ms. Meanwhile it sends
+/// other data every 50 ms, or nothing.
+fn undone_after(pause_ms: u64, is_busy: bool) -> bool {
+    let mut bench = bench_with_sack(settings(Scheme::Auto));
+    let mut next = 0;
+    // The MH echoes after 8 ms, and the FH after 92 ms.
+    for _ in 0..20 {
+        send_all(&mut bench, [next]);
+        next += 1;
+        bench.wait(92);
+        assert!(fh_acks(&mut bench, next, &[]).forwarded);
+        bench.wait(8);
+    }
+    let hole = next;
+    send_all(&mut bench, [hole + 1, hole + 2, hole + 3]);
+    next += 4;
+    let mut waited = 0;
+    while is_busy && waited + 50 < pause_ms {
+        bench.wait(50);
+        waited += 50;
+        send_all(&mut bench, [next]);
+        next += 1;
+    }
+    bench.wait(pause_ms - waited);
+    send_all(&mut bench, [hole]);
+    let newest = bench.mh_clock_newest;
+    !fh_echoes(&mut bench, next, newest).forwarded
+}
+
+#[test]
+fn a_hole_is_undone_up_to_the_time_of_a_timeout_or_of_three_round_trips() {
+    // More than 100 + 100 ms without data is a timeout.
+    assert!(undone_after(150, false));
+    assert!(!undone_after(250, false));
+    // With data a retransmission may be lost once: 300 + 100 ms.
+    assert!(undone_after(350, true));
+    assert!(!undone_after(500, true));
+}
+
+#[test]
 fn the_ack_of_a_hole_that_was_filled_echoes_the_clock_from_before() {
     let mut bench = bench_with_sack(settings(Scheme::Snoop));
     assert_eq!(send_all(&mut bench, [0]), NONE);

@@ -8,11 +8,17 @@
 //! the MH sent what showed the hole. A hole that opened while the MH's own queue was long is
 //! its overload; of what the wired half has lost the gateway knows no hole, and if the FH
 //! shows that it lacks something that has passed, no hole of the same window is undone either:
-//! those ACKs pass as they came.
+//! those ACKs pass as they came. So do those of what the MH retransmits after a timeout. An undo would clear
+//! its list of lost segments, and the age of the echo would become its round trip.
 
-use holdfast_wire::{Segment, SeqNum};
+use core::time::Duration;
 
-use super::{Context, Flow, GAPS_MAX, Gap, Payload, QUEUE_MIN, Snoop, SnoopSet, Uplink, is_bare};
+use holdfast_wire::{Instant, Segment, SeqNum};
+
+use super::{
+    Context, Flow, GAPS_MAX, Gap, Payload, QUEUE_MIN, SILENCE_MAX, Snoop, SnoopSet, Uplink,
+    WITHHOLD_MAX, is_bare,
+};
 use crate::changing_link::nanos;
 
 /// Holes of the wireless half that were filled and that the FH has not acknowledged.
@@ -31,9 +37,9 @@ impl Undo {
         self.filled.is_empty() && self.congested_to.is_none()
     }
 
-    /// All of `gap` has come.
-    pub(super) fn note_filled(&mut self, gap: &Gap) {
-        if let (Some(tsval), false) = (gap.tsval, gap.is_overload) {
+    /// All of `gap` has come. If it opened before `since`, the age of the echo would make the MH's timer long.
+    pub(super) fn note_filled(&mut self, gap: &Gap, since: Instant) {
+        if let (Some(tsval), false, true) = (gap.tsval, gap.is_overload, gap.opened_at >= since) {
             if self.filled.len() >= GAPS_MAX {
                 self.filled.remove(0);
             }
@@ -41,8 +47,8 @@ impl Undo {
         }
     }
 
-    /// The wired half has lost something. `highest` has passed, and the MH has sent nothing beyond it
-    /// when it last sees that loss.
+    /// The wired half has lost something, or the MH had a timeout. `highest` has passed, and the MH has sent
+    /// nothing beyond it when it last sees that loss.
     pub(super) fn note_congestion(&mut self, highest: SeqNum) {
         self.congested_to = Some(highest);
     }
@@ -62,6 +68,29 @@ impl Undo {
 }
 
 impl<P: Payload> Uplink<P> {
+    /// The path's round trip, with the MH's queue.
+    fn path_rtt(&self) -> Duration {
+        let wired = self.wired.rtt.srtt().unwrap_or_default();
+        self.newest_rtt.map_or(SILENCE_MAX, |newest| newest + wired)
+    }
+
+    /// The longest time that an MH takes to fill a hole without a timeout, also if its retransmission is lost once.
+    pub(super) fn repair_max(&self) -> Duration {
+        3 * self.path_rtt() + WITHHOLD_MAX
+    }
+
+    /// The MH sends data from `seq` on. If it sent none for longer than a round trip, and begins with what the FH
+    /// lacks first, it had a timeout.
+    pub(super) fn note_timeout(&mut self, seq: SeqNum, now: Instant) {
+        let pause = self.data_at.map(|at| now.saturating_since(at));
+        if pause.is_some_and(|pause| pause > self.path_rtt() + WITHHOLD_MAX)
+            && self.una == Some(seq)
+            && let Some(highest) = self.passed.highest().filter(|highest| seq.before(*highest))
+        {
+            self.undo.note_congestion(highest);
+        }
+    }
+
     /// The MH's queue takes longer than the wireless half's shortest round trip. More may be lost in it
     /// until the MH can have seen a loss.
     pub(super) fn note_own_overload(&mut self, cx: &Context<'_, P>) {
