@@ -65,6 +65,9 @@ static __always_inline int parse_ipv6(struct __sk_buff *skb, __u32 link_header_b
 			return PASSED_FRAGMENT;
 		if (next != NEXT_HOP_BY_HOP && next != NEXT_ROUTING && next != NEXT_DESTINATION)
 			return PASSED_NOT_TCP;
+		/* RFC 8200, 4.1: the first one, or not at all. */
+		if (next == NEXT_HOP_BY_HOP && i > 0)
+			return PASSED_EXTENSION;
 		if (bpf_skb_load_bytes(skb, offset, extension, sizeof(extension)))
 			return PASSED_MALFORMED;
 		next = extension[0];

@@ -216,15 +216,15 @@ impl WorkerHandle {
         Ok((handle, inbox))
     }
 
-    /// Hands a command over; false if the worker hangs or has ended.
+    /// Hands a command over; false if the worker hangs. One that has ended needs none: `done` reports
+    /// its end.
     pub(crate) fn send(&self, command: Command) -> bool {
         let sent = match self.commands.try_send(command) {
-            Ok(()) => true,
+            Ok(()) | Err(TrySendError::Disconnected(_)) => true,
             Err(TrySendError::Full(command)) => {
                 tracing::warn!(?command, "the packet worker takes no commands");
                 false
             }
-            Err(TrySendError::Disconnected(_)) => false,
         };
         self.waker.wake();
         sent
@@ -254,9 +254,10 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_has_ended_attaches_to_nothing() {
+    fn a_worker_that_has_ended_attaches_to_nothing_and_misses_no_command() {
         let (handle, inbox) = WorkerHandle::new().unwrap();
         drop(inbox);
+        assert!(handle.send(Command::Take));
         let error = Attaching::default().attach(&handle).unwrap_err();
         assert_eq!(error.to_string(), NO_ANSWER);
     }

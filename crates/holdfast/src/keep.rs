@@ -303,6 +303,12 @@ impl KeepWorker {
         if is_link_signal(&flow, packet) {
             // Its sender repeats it. Kept, it would report the outage after link up.
             self.edge.send(&frame);
+            let is_alarm = self.edge.path.table().is_taking(peer);
+            if is_alarm && self.keeper.peers().all(|view| view.peer != peer) {
+                // Nothing is kept for this peer: its packets take the kernel's path. The next one of another kind
+                // shows the silence.
+                self.edge.set_mode(peer, Mode::Drain);
+            }
             self.edge.path.table().finish(peer, 1);
             return;
         }

@@ -52,6 +52,9 @@ impl Workers {
             }
         } else {
             for worker in &mut self.running {
+                if worker.thread.is_finished() {
+                    continue;
+                }
                 if worker.attachment.link_ifindex != id.ifindex {
                     // It removes its devices before it answers, and may answer late.
                     worker.attachment.devices.clear();
@@ -64,7 +67,8 @@ impl Workers {
             }
         }
         self.send(&Command::Take);
-        let first = self.running.first();
+        let mut running = self.running.iter();
+        let first = running.find(|worker| !worker.thread.is_finished());
         self.attached = first.map(|worker| InterfaceId {
             ifindex: worker.attachment.link_ifindex,
             ..id
@@ -104,7 +108,7 @@ impl Workers {
         &mut self.running
     }
 
-    /// Hands a command to each worker; false if one hangs or has ended.
+    /// Hands a command to each worker; false if one hangs.
     pub(crate) fn send(&self, command: &Command) -> bool {
         let mut all = true;
         for worker in &self.running {
@@ -113,12 +117,12 @@ impl Workers {
         all
     }
 
-    /// Whether no worker hangs.
+    /// Whether no worker hangs. One that has ended does not.
     pub(crate) fn are_alive(&self) -> bool {
         let now_ns = monotonic_ns();
         self.running
             .iter()
-            .all(|worker| worker.handle.is_alive(now_ns))
+            .all(|worker| worker.thread.is_finished() || worker.handle.is_alive(now_ns))
     }
 
     /// Has all packets pass, and waits for the workers' ends. One that hangs is not waited for.

@@ -37,7 +37,7 @@ struct Port {
 enum PortState {
     Idle,
     Reading,
-    /// The buffer has a packet of so many bytes.
+    /// The buffer has a packet with this number of bytes.
     Full(usize),
     /// It cannot be read; `errno`.
     Failed(i32),
@@ -192,7 +192,7 @@ impl<const N: usize, const W: usize> TunRing<N, W> {
     /// # Safety
     /// The memory that the request names lives until the kernel has completed it.
     unsafe fn push(&mut self, entry: &squeue::Entry) -> io::Result<()> {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller keeps the request's memory.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             // It is full.
             self.ring.submit()?;
@@ -261,9 +261,8 @@ impl<const N: usize, const W: usize> TunRing<N, W> {
 
 impl<const N: usize, const W: usize> Drop for TunRing<N, W> {
     fn drop(&mut self) {
-        // Closing the ring cancels requests too, but the devices would go some time later. What was
-        // not submitted yet is never completed.
-        if !self.ring.submission().is_empty() || self.cancel().is_err() {
+        // Closing the ring cancels requests too, but the devices would go some time later.
+        if self.ring.submit().is_err() || self.cancel().is_err() {
             // The kernel may still write into these buffers.
             for port in &mut self.ports {
                 std::mem::forget(std::mem::take(&mut port.buffer));
@@ -443,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_is_not_taken_is_told_with_its_device() {
+    fn a_packet_that_is_not_taken_is_an_error_of_its_device() {
         if !goes_on_in_virtual_time() {
             return;
         }
@@ -452,11 +451,11 @@ mod tests {
         ring.write(1, vec![0xff; 40].into()).unwrap();
         ring.wait([], Some(Duration::ZERO)).unwrap();
         let errors = ring.write_errors();
-        let of: Vec<_> = errors
+        let errors: Vec<_> = errors
             .iter()
             .map(|(device, error)| (*device, error.raw_os_error()))
             .collect();
-        assert_eq!(of, [(1, Some(libc::EINVAL))], "it is no IP packet");
+        assert_eq!(errors, [(1, Some(libc::EINVAL))], "it is no IP packet");
         assert!(ring.write_errors().is_empty());
     }
 

@@ -199,7 +199,7 @@ impl Control {
         }
     }
 
-    /// Hands a command to all workers; false if one hangs or has ended.
+    /// Hands a command to all workers; false if one hangs.
     pub(super) fn send(&self, command: &Command) -> bool {
         let mut all = true;
         for link in self.links.borrow().iter() {

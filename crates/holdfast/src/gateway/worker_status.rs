@@ -28,9 +28,11 @@ pub(super) struct QueriedWorker {
 }
 
 impl QueriedWorker {
-    /// All workers of an interface. Errors: no descriptor is free.
+    /// All workers of an interface that have not ended. Errors: no descriptor is free.
     pub(super) fn of_link(link: &WirelessLink) -> impl Iterator<Item = io::Result<Self>> {
-        link.workers.running().iter().map(|worker| {
+        let running = link.workers.running().iter();
+        let running = running.filter(|worker| !worker.thread.is_finished());
+        running.map(|worker| {
             Ok(Self {
                 handle: worker.handle.clone(),
                 counters: worker.attachment.counters.try_clone()?,

@@ -137,15 +137,44 @@ fn packets_take_the_kernels_path_again_behind_those_that_wait_in_the_device() {
     });
 }
 
+fn signal() -> Vec<u8> {
+    let (key, timers) = (MobileKey::from_random([1; 36]), MobileTimers::default());
+    let mut session = MobileSession::new(key, [2; 8], &[], timers, Instant::ZERO);
+    let signal = session.poll_transmit(Instant::ZERO, &[3; 24]);
+    signal.expect("a registration")
+}
+
+#[test]
+fn a_link_signal_that_shows_a_silence_leaves_the_peers_packets_alone() {
+    let test = "a_link_signal_that_shows_a_silence_leaves_the_peers_packets_alone";
+    between_fh_and_mh(test, |mut worker, peer, at_fh, at_mh| {
+        // As the program does with the packet that shows a silence.
+        worker.edge.path.table().set_mode(peer, Mode::Take);
+        let signal = signal();
+        at_fh.send_to(&signal, (MH.v4, PORT)).unwrap();
+        await_taken(&worker, 1);
+        read(&mut worker, 1);
+        assert_eq!(received(at_mh), signal[0]);
+        assert!(!worker.edge.path.table().is_taking(peer));
+        worker.end_draining(true);
+        at_fh.send_to(&[1], (MH.v4, PORT)).unwrap();
+        assert_eq!(received(at_mh), 1);
+        await_taken(&worker, 1);
+        assert_eq!(worker.keeper.counters().silences, 0);
+        // A peer that the keeper follows stays taken.
+        worker.handle_link(&[peer], LinkEvent::Down, LinkSource::Command);
+        at_fh.send_to(&signal, (MH.v4, PORT)).unwrap();
+        await_taken(&worker, 2);
+        read(&mut worker, 1);
+        assert!(worker.edge.path.table().is_taking(peer));
+    });
+}
+
 #[test]
 fn a_link_signal_is_not_kept() {
     let test = "a_link_signal_is_not_kept";
     between_fh_and_mh(test, |mut worker, peer, at_fh, at_mh| {
-        let (key, timers) = (MobileKey::from_random([1; 36]), MobileTimers::default());
-        let mut session = MobileSession::new(key, [2; 8], &[], timers, Instant::ZERO);
-        let signal = session.poll_transmit(Instant::ZERO, &[3; 24]);
-        let signal = signal.expect("a registration");
-
+        let signal = signal();
         worker.handle_link(&[peer], LinkEvent::Down, LinkSource::Command);
         for datagram in [&[1][..], &signal] {
             at_fh.send_to(datagram, (MH.v4, PORT)).unwrap();

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use holdfast_core::signal::{MobileKey, PeerConfig};
-use holdfast_core::{LinkState, Settings};
+use holdfast_core::{LinkState, MtcpSetUp, Scheme, Settings};
 use holdfast_settings::gateway::{GATEWAY_SOCKET, GatewayDaemon};
 use holdfast_settings::keep::KeepSettings;
 use holdfast_settings::kind::{Kind as _, takes};
@@ -241,6 +241,16 @@ impl GatewayArgs {
         core.check().map_err(|error| section.contradiction(error))?;
         let wired = daemon.wired.as_deref();
         let station = handoff::settings(&file.section("handoff"), daemon.scheme, wired)?;
+        if wireless.len() > 1
+            && let Some(scheme) = scheme_of_one_interface(&core)
+        {
+            let problem = format!(
+                "got {} interfaces with {scheme}, whose flows break when they change to another interface; \
+                 takes one, or another scheme",
+                wireless.len()
+            );
+            return Err(section.error("wireless", problem));
+        }
         if station.is_some() && wireless.len() > 1 {
             let problem = "there is a [handoff] too, which takes one wireless interface";
             return Err(section.error("wireless", problem));
@@ -381,6 +391,16 @@ fn mobile(entry: &SectionValues<'_>) -> Result<PeerConfig, SettingsError> {
         key,
         allowed: keys.addresses,
     })
+}
+
+/// The scheme, if the engine of another interface could not go on with its flows: bytes are acknowledged that the
+/// MH lacks, or both halves have numbers of their own.
+fn scheme_of_one_interface(core: &Settings) -> Option<&'static str> {
+    match core.scheme {
+        Scheme::MtcpPlus => Some("mtcp-plus"),
+        Scheme::Mtcp if core.mtcp.set_up == MtcpSetUp::Early => Some("mtcp and set_up = \"early\""),
+        _ => None,
+    }
 }
 
 /// Each mobile has a name and a key of its own.

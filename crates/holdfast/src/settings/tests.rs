@@ -200,6 +200,22 @@ fn a_gateway_has_one_wireless_interface_or_several() {
         let shown = names(&[], &text).unwrap_err().to_string();
         assert!(shown.contains("a list of up to 16"), "{shown}");
     }
+    let early = "mtcp and set_up = \"early\"";
+    for (scheme, section, named) in [
+        ("mtcp-plus", "", "mtcp-plus"),
+        ("mtcp", "[mtcp]\nset_up = \"early\"", early),
+    ] {
+        let several = format!("{file}\nscheme = \"{scheme}\"\n{section}");
+        let shown = names(&[], &several).unwrap_err().to_string();
+        let expected = format!("key `gateway.wireless`: got 2 interfaces with {named}, whose");
+        assert!(shown.contains(&expected), "{shown}");
+        let one = several.replace("[\"wlan0\", \"wlan1\"]", "\"wlan0\"");
+        assert_eq!(names(&[], &one).unwrap(), ["wlan0"]);
+    }
+    for scheme in ["hold", "mtcp"] {
+        let several = format!("{file}\nscheme = \"{scheme}\"");
+        assert_eq!(names(&[], &several).unwrap().len(), 2);
+    }
     let twice = names(&["--wireless", "wlan0", "--wireless", "wlan0"], "");
     assert!(twice.unwrap_err().to_string().contains("each once"));
     let wired = names(&["--wired", "wlan1"], file).unwrap_err().to_string();

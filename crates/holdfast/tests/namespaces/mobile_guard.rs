@@ -114,6 +114,31 @@ fn a_daemon_suspended_through_an_outage_opens_its_windows() {
 }
 
 #[test]
+fn a_daemon_stopped_in_an_outage_leaves_the_windows_to_its_guard() {
+    in_virtual_kernel!();
+    // Long enough for the FH's probes to be seconds apart.
+    let mut harness = plain(EmulatedLink::with_outage(0.2, 10.0));
+    let mut mobile = Mobile::start_patient(&harness, "2000");
+    let flow = download(&harness, 8 * MB);
+    mobile.report("going-down-soon", 0);
+    await_that("the window is closed", || {
+        mobile.counter("path.window_closed") > 0
+    });
+    let start_ns = start_link(&mut harness);
+    await_that("link down", || monotonic_ns() >= start_ns + SECOND_NS);
+    mobile.report("down", 0);
+    assert!(mobile.counter("host.closed-now") > 0);
+    mobile.child.terminate(Duration::from_secs(5)).unwrap();
+    let up_ns = start_ns + 10_200_000_000;
+    assert!(monotonic_ns() < up_ns, "the daemon ended in the outage");
+    let received = flow.finish().unwrap();
+    // The link is up at most 10 s after the guard's first ACK. It sends others 12.7 and 25.5 s after that one.
+    let log = std::fs::read_to_string(harness.folder().join("mobile.log")).unwrap();
+    assert!(log.contains("the daemon has ended"), "{log}");
+    assert_shorter_than(5_000, "the stall", received.stall_ms(up_ns));
+}
+
+#[test]
 fn a_daemon_killed_in_a_freeze_leaves_no_flow_frozen() {
     in_virtual_kernel!();
     let harness = plain(EmulatedLink::default());

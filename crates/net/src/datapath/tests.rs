@@ -149,6 +149,60 @@ fn tcp_frame() -> Vec<u8> {
     frame
 }
 
+fn to_tcp(frame: &mut Vec<u8>) {
+    let packet = etherparse::PacketBuilder::ethernet2([2; 6], [0; 6]).ipv6([1; 16], [2; 16], 64);
+    let packet = packet.tcp(4000, 80, 1, 1000);
+    packet.write(frame, &[7; 100]).unwrap();
+}
+
+fn too_big(frame: &mut Vec<u8>) {
+    let packet = etherparse::PacketBuilder::ethernet2([2; 6], [0; 6]).ipv6([1; 16], [2; 16], 64);
+    let packet = packet.icmpv6(etherparse::Icmpv6Type::PacketTooBig { mtu: 1280 });
+    packet.write(frame, &[7; 100]).unwrap();
+}
+
+/// A packet over IPv6 behind these extension headers of 8 bytes.
+fn extended_frame(write: fn(&mut Vec<u8>), kinds: [u8; 2]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    write(&mut frame);
+    let (next, end_of_header) = (14 + 6, 14 + 40);
+    let upper = frame[next];
+    let padding = [1, 4, 0, 0, 0, 0];
+    let headers = [&[kinds[1], 0], &padding[..], &[upper, 0], &padding].concat();
+    frame[next] = kinds[0];
+    frame[next - 1] += headers.len() as u8;
+    frame.splice(end_of_header..end_of_header, headers);
+    frame
+}
+
+#[test]
+fn hop_by_hop_options_behind_another_header_are_not_followed() {
+    if !available_or_skip("hop_by_hop_options_behind_another_header_are_not_followed") {
+        return;
+    }
+    // A copy to the daemon's device goes nowhere: there is none.
+    let nowhere = NetNs::new().unwrap();
+    let ran = nowhere.run(|| {
+        let programs = load(LayerKind::Ethernet);
+        beat(&programs, monotonic_ns() + 3_600_000_000_000);
+        let answer = |write, kinds| {
+            let frame = extended_frame(write, kinds);
+            run_once(&programs, "wireless_ingress", &frame, 1)
+                .unwrap()
+                .0
+        };
+        let counts = || ["passed_extension", "too_big_copied"].map(|name| counted(&programs, name));
+        // 0: hop-by-hop options; 60: destination options.
+        assert_eq!(answer(to_tcp, [0, 60]), REDIRECT);
+        answer(too_big, [0, 60]);
+        assert_eq!(counts(), [0, 1]);
+        assert_eq!(answer(to_tcp, [60, 0]), NEXT);
+        assert_eq!(answer(too_big, [60, 0]), NEXT);
+        assert_eq!(counts(), [2, 1]);
+    });
+    ran.unwrap();
+}
+
 #[test]
 fn with_copies_no_hostile_packet_is_taken() {
     if !available_or_skip("with_copies_no_hostile_packet_is_taken") {
