@@ -54,7 +54,7 @@ faults: ## breaks what fails open, one property at a time: its test must fail; A
 mutants: ## changes the engine's code, one operator or result at a time: its tests must fail; hours; ARGS='-n 40'
 	@scripts/mutants.py $(ARGS)
 
-slurm-test: ## a sweep on Debian's Slurm, two nodes on loopback: a worker and the command are killed
+slurm-test: ## a sweep on Debian's Slurm, two nodes on loopback: workers, the command and a node are killed
 	@scripts/packages.sh slurm-test
 	@$(MAKE) --no-print-directory build
 	@scripts/slurm_test.sh $(HOLDFAST)

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # `holdfast lab run --executor slurm` with a real Slurm: two nodes, on loopback, with all files in a folder
-# that is removed. A worker is killed in mid-array, and the command too. The results must be those of a run
-# without Slurm, to the byte.
+# that is removed. A worker is killed in mid-array, then a worker and the command, then a node with all that
+# runs there. The results must be those of a run without Slurm, to the byte.
 #
 #     scripts/slurm_test.sh [PROGRAM]      target/release/holdfast unless given
 #
@@ -44,12 +44,12 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Waits for a command to succeed, for two minutes at most.
+# Waits for a command to succeed, for five minutes at most.
 wait_for() {
-    local deadline=$((SECONDS + 120))
+    local deadline=$((SECONDS + 300))
     until "${@:2}"; do
         if ((SECONDS > deadline)); then
-            echo "$1: not within two minutes" >&2
+            echo "$1: not within five minutes" >&2
             exit 1
         fi
         sleep 0.1
@@ -80,6 +80,7 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 ReturnToService=2
+SlurmdTimeout=10
 MpiDefault=none
 MailProg=/bin/true
 NodeName=n1 NodeHostname=$(hostname) NodeAddr=127.0.0.1 Port=26818 CPUs=2
@@ -155,3 +156,32 @@ unset 'pids[-1]'
 "${slurm[@]}" both.jsonl --resume > /dev/null 2> both.err || { cat both.err >&2; exit 1; }
 grep -E "waits for job|tasks" both.err
 compare both.jsonl "a worker and the command were killed, then --resume"
+
+# All that Slurm has started on n2.
+on_lost_node() {
+    # A process may end while it is looked at.
+    grep --files-with-matches --null-data --no-messages '^SLURMD_NODENAME=n2$' /proc/[0-9]*/environ || true
+}
+# Some of its tasks run there, and results are there.
+shared() { [[ -n $(on_lost_node) && -n $(find "$1.parts" -name 'part-*.jsonl' -size +0 2> /dev/null) ]]; }
+
+"${slurm[@]}" node.jsonl > /dev/null 2> node.err &
+command_of_node=$!
+pids+=("$command_of_node")
+wait_for "a worker on n2" shared node.jsonl
+# slurmd of n2, then the processes that keep its tasks, then the tasks.
+kill -KILL "${pids[3]}"
+processes=$(on_lost_node | tr -dc '0-9\n')
+[[ -n $processes ]]
+for process in $processes; do
+    parent=$(ps -o ppid= -p "$process" | tr -d ' ' || true)
+    [[ $(ps -o comm= -p "${parent:-0}" || true) != slurmstepd ]] || kill -KILL "$parent" 2> /dev/null || true
+done
+# shellcheck disable=SC2086
+kill -KILL $processes 2> /dev/null || true
+lost() { [[ $(sinfo --noheader --nodes=n2 --format=%T) == down* ]]; }
+wait_for "the end of n2" lost
+wait "$command_of_node" || { cat node.err >&2; exit 1; }
+unset 'pids[-1]'
+grep -E "missing: submitted again" node.err || grep -h "requeue" -- *.log | tail -n 1
+compare node.jsonl "a node was lost with its tasks"
