@@ -469,3 +469,49 @@ def slow_ones_apart(runs):
         if slow:
             text += f", {name} {' and '.join(slow)}"
     return text
+
+
+def longest_uploads(lines):
+    """The longest of all runs, whatever the handoff: a median hides it."""
+    times = {remedy: max(map(transfer_s, runs)) for (remedy,), runs in groups(lines, "remedy").items()}
+    names = {"end-to-end SACK": "end-to-end SACK", "auto": "`auto`", "BBR": "BBR", "auto, BBR": "`auto`, BBR"}
+    return [[name, f"{times[remedy]:.0f}"] for remedy, name in names.items()]
+
+
+def mtcp_outages(lines):
+    """`mtcp` beside `hold`: by how much the medians of their times are apart."""
+    cells = groups(lines, "scheme", "outage_s", "sender")
+    times = {key: median(map(transfer_s, runs)) for key, runs in cells.items()}
+
+    def longer_s(scheme, lengths, senders=SENDERS):
+        return [times[scheme, length, sender] - times["hold", length, sender] for length in lengths for sender in senders]
+
+    def longer_percent(scheme, lengths):
+        hold = [times["hold", length, sender] for length in lengths for sender in SENDERS]
+        return [100 * more / time for more, time in zip(longer_s(scheme, lengths), hold, strict=True)]
+
+    outages = (1, 3, 15, 60)
+    published = longer_s("published", outages)
+    bbr = longer_s("today", (15, 60), ["bbr"])
+    return [
+        ["`today`", f"{max(longer_percent('today', [0])):.1f}", f"{max(longer_percent('today', outages)):.1f}", "",
+         range_of([-more for more in bbr])],
+        ["`published`", f"{max(longer_percent('published', [0])):.0f}", "", range_of(published), ""],
+    ]
+
+
+def range_of(values):
+    """The least and the most with a tenth, or one of them if they are the same."""
+    return " to ".join(dict.fromkeys(f"{value:.1f}" for value in (min(values), max(values))))
+
+
+def mtcp_two_mobiles(lines):
+    """With Cubic: what the mobile with one connection gets, and the queue; a packet takes 0.6 ms."""
+    cells = groups(lines, "sender", "gateway")
+
+    def row(gateway, name):
+        runs = cells["cubic", gateway]
+        queue = [statistics.median(run["series"]["queue_packets"]) * 0.6 for run in runs]
+        return [name, f"{median([run['flow_goodputs_mbps'][0] for run in runs]):.1f}", f"{median(queue):.0f}"]
+
+    return [row("hold", "`hold`"), row("cell", '`cells = ["* 18700"]`')]

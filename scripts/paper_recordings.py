@@ -88,7 +88,7 @@ def printed_by_scheme(results, column):
 
 def recordings_summary(results):
     """Of all cells of downloads."""
-    summary = printed_by_scheme(bench, "floods")
+    summary = printed_by_scheme(results, "floods")
 
     def row(scheme, name):
         figures = summary[scheme]
@@ -96,6 +96,24 @@ def recordings_summary(results):
         return [name, counts[0], least_by_plain(results.runs, scheme), counts[1], figures["wait p95"]]
 
     return [row("none", "no gateway"), row("auto", "auto")]
+
+
+def recordings_goals(results):
+    """The goals of bytes, and the share of answers within two round trips: 0.10 s."""
+    shares = printed_by_scheme(results, "packets, on recordings that a sender fills")
+    answers = printed_by_scheme(results, "the link carried an answer")
+    within = [answers[scheme]["within 0.10 s"].replace("%", " %") for scheme in ("none", "auto")]
+
+    def row(conditions, text, goal):
+        of_conditions = shares[conditions]
+        return [f"{text}, {of_conditions['cells']} cells", goal, of_conditions["none"], of_conditions["auto"]]
+
+    return [
+        row("lost", "share of the offer less headers, lost in gaps", "0.95"),
+        row("lost, 1 % loss", "the same with 1 % loss", "0.90"),
+        ["first new byte within two round trips of the first packet over the link, if the link carried an answer by then",
+         "90 %", *within],
+    ]
 
 
 def uploads_summary(results):

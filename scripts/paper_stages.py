@@ -142,6 +142,8 @@ STAGES = {
     "mobile-auto": lab_run(780, "docs/scenarios/mobile-auto.toml", "linux", 8),
     "mtcp-today": lab_run(40, "papers/mtcp-1997/today.toml", "linux"),
     "mtcp-today-disconnections": lab_run(55, "papers/mtcp-1997/today-disconnections.toml", "linux", 3),
+    "mtcp-outages": lab_run(80, "docs/scenarios/mtcp.toml", "linux", 2),
+    "mtcp-cell": lab_run(60, "docs/scenarios/mtcp-cell.toml", "linux"),
     "mtcp-plus-today": lab_run(200, "papers/mtcp-plus-2007/today.toml", "linux", 6),
     "mtcp-plus-today-undisturbed": lab_run(50, "papers/mtcp-plus-2007/today-undisturbed.toml", "linux", 2),
     "mtcp-plus-today-congestion": lab_run(50, "papers/mtcp-plus-2007/today-congestion.toml", "linux", 2),

@@ -94,6 +94,8 @@ TABLES = {
     "mobile-auto-both": (["mobile-auto"], compared.mobile_auto_both),
     "mtcp-today-disconnections": (["mtcp-today-disconnections"], linux.mtcp_today_disconnections),
     "mtcp-today": (["mtcp-today"], linux.mtcp_today),
+    "mtcp-outages": (["mtcp-outages"], linux.mtcp_outages),
+    "mtcp-two-mobiles": (["mtcp-cell"], linux.mtcp_two_mobiles),
     "mtcp-plus-today": (
         ["mtcp-plus-today", "mtcp-plus-today-undisturbed", "mtcp-plus-today-congestion"], linux.mtcp_plus_today),
     "senders-no-sack": (["senders-model", "senders"], linux.senders("no-sack")),
@@ -139,6 +141,7 @@ TABLES = {
         "disconnection_s", model.tenths_or_unfinished, {"M-TCP+": "`mtcp-plus`"})),
     "baselines-linux-freeze": (["baselines-linux-freeze"], model.baselines("disconnect_s", tenths_of_seconds)),
     "baselines-linux-lc-cwe": (["baselines-linux-lc-cwe"], model.baselines("handoff_s", model.whole_seconds)),
+    "baselines-linux-lc-cwe-longest": (["baselines-linux-lc-cwe"], linux.longest_uploads),
     "slow": (["slow"], model.slow(
         {"reno43bsd": "without SACK", "sack": "with SACK"}, ("16", "32", "64", "128", "256"))),
     "very-slow": (["very-slow"], model.slow(
@@ -157,6 +160,7 @@ TABLES = {
     "wake": (["wake", "wake-silent", "wake-cases", "wake-upload"], linux.wake),
     "recordings": (["recordings-core"], recordings.recordings_shares(["none", "auto"], counts_cells=False)),
     "recordings-gaps": (["recordings-core"], recordings.recordings_gaps),
+    "recordings-goals": (["recordings-core"], recordings.recordings_goals),
     "recordings-summary": (["recordings-core"], recordings.recordings_summary),
     "recordings-uploads": (
         ["recordings-uploads"], recordings.recordings_shares(["none", "keep", "auto"], counts_cells=True)),
