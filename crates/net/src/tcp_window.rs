@@ -6,9 +6,13 @@ use std::net::TcpStream;
 
 use crate::syscall::set_option;
 
-/// A connection that is read with a largest window. The kernel widens the window of a route, and the
-/// socket's own, when it measures segments (seen on Linux 6.18 and 7.2). So a system call before each read sets
-/// it anew.
+/// A buffer of this many windows, which the kernel doubles, does not limit the window, however small the segments.
+const BUFFER_WINDOWS: u32 = 4;
+
+/// A connection that is read with a largest window.
+///
+/// The kernel raises the socket's limit when it widens the buffer: so the buffer has one size. It raises the limit
+/// too when a segment is larger than all before it (seen on Linux 6.18 and 7.2): so each read sets it anew.
 #[derive(Clone, Copy, Debug)]
 pub struct ClampedReader<'a> {
     stream: &'a TcpStream,
@@ -18,11 +22,22 @@ pub struct ClampedReader<'a> {
 
 impl<'a> ClampedReader<'a> {
     /// Reads from `stream`.
-    pub const fn new(stream: &'a TcpStream, window_bytes_max: Option<u32>) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses a size of the buffer.
+    pub fn new(stream: &'a TcpStream, window_bytes_max: Option<u32>) -> io::Result<Self> {
+        if let Some(bytes) = window_bytes_max {
+            let bytes = bytes.saturating_mul(BUFFER_WINDOWS);
+            let bytes = bytes.try_into().unwrap_or(libc::c_int::MAX);
+            let set = |option| set_option(stream, libc::SOL_SOCKET, option, bytes);
+            // Without the right to pass it, the system's largest buffer.
+            set(libc::SO_RCVBUFFORCE).or_else(|_| set(libc::SO_RCVBUF))?;
+        }
+        Ok(Self {
             stream,
             window_bytes_max,
-        }
+        })
     }
 }
 
@@ -45,16 +60,19 @@ mod tests {
     use super::*;
     use crate::tcp_info::TcpInfo;
 
-    /// The sender's view of the window when the last of 400 kB has been read.
+    /// The sender's view of the window when the last of 400 kB has been read. All segments have one size.
     fn window_at_the_end(window_bytes_max: Option<u32>) -> u32 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        set_option(&listener, libc::IPPROTO_TCP, libc::TCP_MAXSEG, 1460).unwrap();
         let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let to = listener.accept().unwrap().0;
         let sender = std::thread::spawn(move || {
             from.write_all(&vec![7; 400_000]).unwrap();
             from
         });
-        let mut reader = ClampedReader::new(&to, window_bytes_max).take(400_000);
+        let mut reader = ClampedReader::new(&to, window_bytes_max)
+            .unwrap()
+            .take(400_000);
         let read = io::copy(&mut reader, &mut io::sink()).unwrap();
         assert_eq!(read, 400_000);
         let from = sender.join().unwrap();

@@ -32,12 +32,14 @@ pub(super) fn send(
     }
     let back = stream.try_clone()?;
     let [_, window] = exchange.receiver_and_sender_window();
-    let receiver =
-        thread::spawn(move || receive_all(Intake::new(ClampedReader::new(&back, window))));
+    let receiver = thread::spawn(move || {
+        let reader = ClampedReader::new(&back, window)?;
+        Ok::<_, io::Error>(receive_all(Intake::new(reader)))
+    });
     let sent = send_parts(stream, exchange).and_then(|()| stream.shutdown(Shutdown::Write));
     report.received = receiver
         .join()
-        .map_err(|_| anyhow!("the thread that receives panicked"))?;
+        .map_err(|_| anyhow!("the thread that receives panicked"))??;
     Ok(sent?)
 }
 
@@ -107,7 +109,7 @@ pub(super) fn receive(
         })
     });
     let [window, _] = exchange.receiver_and_sender_window();
-    let mut intake = Intake::new(ClampedReader::new(stream, window));
+    let mut intake = Intake::new(ClampedReader::new(stream, window)?);
     let requested = if exchange.requests > 1 {
         request_each(&mut intake, stream, exchange, &mut report.latencies_ns)
     } else {
