@@ -60,6 +60,8 @@ def missing(needs, program):
         return "HOLDFAST_TRACES names no folder of recordings"
     if needs in ("model", "statistics"):
         return ""
+    if needs == "wall clock":
+        return "" if os.geteuid() == 0 else "not root: it makes namespaces and loads BPF programs"
     has_kernel = subprocess.run([program, "lab", "exec", "--", "true"], capture_output=True).returncode == 0
     return "" if has_kernel else "no virtual kernel: holdfast lab setup"
 
@@ -70,6 +72,7 @@ def key_of(stage, program_digest):
     own = {
         "recordings": [Path("docs/recordings/bench.py"), Path("docs/recordings/link_statistics.py")],
         "valgrind": sorted(Path("crates/core").rglob("*.rs")),
+        "wall clock": sorted(file for file in Path("crates").rglob("*.rs") if "benches" in file.parts),
         "statistics": sorted([*Path("crates/link").rglob("*.rs"), *Path("docs/scenarios").glob("real-*.toml")]),
     }
     for file in own.get(stage.needs, []):
@@ -224,7 +227,8 @@ def results_of(folder, name):
         return RecordingResults(json_lines(runs.read_text()), text)
     if name.startswith("claims-"):
         return json.loads(text)
-    if name in ("demo", "packet-cost", "observe", "upload-designs", "link-distances"):
+    if STAGES[name].needs == "wall clock" or name in (
+            "demo", "packet-cost", "observe", "upload-designs", "link-distances"):
         return text
     return json_lines(text)
 
@@ -284,7 +288,8 @@ def figures(table, rows):
     }
 
 
-VERDICTS = ["same", "other", "failed", "not repeated"]
+# A time by the wall clock is not compared.
+VERDICTS = ["same", "other", "timing", "failed", "not repeated"]
 
 
 def compare(folder, made):
@@ -300,6 +305,9 @@ def compare(folder, made):
                 written, repeated, is_exact(table, row, table["columns"][column]))
             lacking = "failed" if failure else "not repeated"
             verdict = lacking if repeated is None else "same" if is_same else "other"
+            is_timed = table["tolerance"].startswith("timing") and table["columns"][column] not in table.get("exact", [])
+            if verdict == "other" and is_timed:
+                verdict = "timing"
             yield name, row, table["columns"][column], written, repeated or "", verdict
 
 
@@ -471,7 +479,8 @@ def write_index(folder, notes):
     rows = list(compare(folder, made))
     other = [row for row in rows if row[5] == "other"]
     counts = [sum(row[5] == verdict for row in rows) for verdict in VERDICTS]
-    total = "{} figures are the same, {} differ, {} failed, {} were not repeated".format(*counts)
+    total = ("{} figures are the same, {} differ, {} are of the wall clock and not compared, {} failed, "
+             "{} were not repeated").format(*counts)
     for name, row, column, written, repeated, _ in other:
         print(f"differs: {tables[name]['page']}: {name}: {row}: {column}: page {written}, now {repeated}")
     for name, (_, failure) in made.items():
@@ -500,11 +509,12 @@ def write_index(folder, notes):
         html_table(["stage", "state", "took, processor", "command"],
                    [stage_row(folder, name, notes) for name in STAGES]),
         "<h2>Tables</h2>",
-        html_table(["page", "table", "same", "differ", "failed", "not repeated", "made by", "page's figures are of"],
+        html_table(["page", "table", "same", "differ", "not compared", "failed", "not repeated", "made by",
+                    "page's figures are of"],
                    by_table),
         "<details><summary>Each figure that was repeated</summary>",
         html_table(["table", "row", "column", "on the page", "now", ""],
-                   [row for row in rows if row[5] in ("same", "other")]),
+                   [row for row in rows if row[5] in ("same", "other", "timing")]),
         "</details>",
     ]
     (folder / "index.html").write_text("\n".join(parts))

@@ -35,18 +35,21 @@ def outages_uploads(lines):
     ]
 
 
-def demo(text):
-    """The tables of several demos as one, without the columns `optimum` and `SHA-256`: median, least and most."""
-    runs = {}
+def demo_runs(text):
+    """Each row of the tables of demos: its name, and its cells but that of `SHA-256`."""
     for line in text.splitlines():
         if line.startswith("│") and ("download, " in line or "upload, " in line):
-            run, transfer, _, *others, equal = [cell.strip() for cell in line.strip("│").split("┆")]
+            run, *cells, equal = [cell.strip() for cell in line.strip("│").split("┆")]
             assert equal == "equal", line
-            runs.setdefault(run, []).append([transfer, *others])
-    return [
-        [re.sub(r", (?!plain)(\S+)", r", `\1`", run), *map(median_and_range, zip(*rows, strict=True))]
-        for run, rows in runs.items()
-    ]
+            yield re.sub(r", (?!plain)(\S+)", r", `\1`", run), cells
+
+
+def demo(text):
+    """The tables of several demos as one, without the column `optimum`: median, least and most."""
+    runs = {}
+    for run, (transfer, _, *others) in demo_runs(text):
+        runs.setdefault(run, []).append([transfer, *others])
+    return [[run, *map(median_and_range, zip(*rows, strict=True))] for run, rows in runs.items()]
 
 
 def median_and_range(cells):

@@ -6,7 +6,7 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
-from paper_runs import groups, median, megabits, tenths_of_seconds, transfer_s
+from paper_runs import NAMES, groups, median, megabits, tenths_of_seconds, transfer_s
 from paper_text import rows_named
 
 LC_CWE_SENDERS = ["nothing", "lc", "cwe", "lc-cwe", "freeze-fast-retransmit"]
@@ -489,6 +489,22 @@ def upload_senders(lines):
     return [
         [name, f"{outage} s", *(cell(cells[sender, outage, scheme]) for scheme in schemes)]
         for sender, name in names.items() for outage in (1, 3, 7)
+    ]
+
+
+def upload_losses(lines):
+    """Megabits a second, and the part of the packets that the link's queue dropped."""
+    cells = groups(lines, "sender", "delay", "queue_packets", "loss", "scheme")
+
+    def cell(runs):
+        dropped = median([100 * run["link"]["dropped_by_queue"] / run["link"]["packets"] for run in runs])
+        return f"{megabits(runs)}, {dropped:.2f} %"
+
+    return [
+        [name, delay, str(queue), *(
+            cell(cells[f"linux-{sender}", delay, queue, loss, scheme])
+            for loss in (0, 0.001, 0.01) for scheme in ("none", "auto"))]
+        for sender, name in NAMES.items() for delay in ("radio", "wired") for queue in (2, 10, 50, 200)
     ]
 
 

@@ -5,7 +5,7 @@
 class Stage:
     """What makes results: parts, each a command with one file of results. `seconds`: on two idle processors.
 
-    `needs`: a substrate, valgrind, recordings on Linux, or `statistics` of recordings alone.
+    `needs`: a substrate, valgrind, recordings on Linux, `statistics` of recordings alone, or the `wall clock`.
 
     `uses`: stages whose results each command gets, as far as the folder has them.
     """
@@ -88,7 +88,8 @@ STAGES = {
     "mtcp-opener-first": lab_run(35, OPENER_FIRST, "model"),
     "mtcp-lock-step": lab_run(25, LOCK_STEP, "model"),
     "slow": lab_run(5, "docs/scenarios/slow.toml", "model"),
-    "upload-senders": lab_run(5, "docs/scenarios/upload-senders.toml", "model"),
+    "upload-senders": lab_run(40, "docs/scenarios/upload-senders.toml", "model"),
+    "upload-losses": lab_run(15, "docs/scenarios/upload-losses.toml", "model"),
     "very-slow": lab_run(5, "docs/scenarios/very-slow.toml", "model"),
     "snoop-cache": lab_run(5, "papers/snoop-1995/cache.toml", "model"),
     "snoop-queues": lab_run(5, "papers/snoop-1995/queues.toml", "model"),
@@ -99,57 +100,63 @@ STAGES = {
     "senders-model": lab_run(10, SENDERS, "model"),
     "senders-causes-model": lab_run(5, SENDERS_CAUSES, "model"),
     "mobile-auto-model": lab_run(10, "docs/scenarios/mobile-auto-model.toml", "model"),
-    "demo": Stage(200, "linux", *(
+    "demo": Stage(170, "linux", *(
         ["{holdfast}", "lab", "exec", "--", "{holdfast}", "demo", "--seed", str(seed)] for seed in range(1, 6))),
     "observe": Stage(10, "linux", *(
         ["{holdfast}", "lab", "exec", "--env", "HOLDFAST={holdfast}", "--", "{root}/scripts/observe.sh", source]
         for source in ("carrier", "silence"))),
-    "upload-designs": Stage(100, "linux", *(
+    "upload-designs": Stage(90, "linux", *(
         ["{holdfast}", "lab", "exec", "--env", "HOLDFAST={holdfast}", "--",
          "{root}/scripts/upload_designs.py", design, control, outage_s]
         for design in ("plain", "drop", "rto-max", "keep", "auto")
         for control in ("cubic", "bbr", "reno") for outage_s in ("1", "7"))),
-    "packet-cost": Stage(120, "valgrind", [
+    "packet-cost": Stage(50, "valgrind", [
         "cargo", "bench", "--locked", "--quiet", "--package", "holdfast-core", "--bench", "packet_cost"]),
-    "link-distances": Stage(60, "statistics", ["{root}/docs/recordings/link_statistics.py", "distances"]),
-    "outages": lab_run(350, "docs/scenarios/outages.toml", "linux", 20),
-    "outages-uploads": lab_run(110, "docs/scenarios/outages-uploads.toml", "linux", 4),
-    "snoop-handoff": lab_run(40, HANDOFFS, "linux"),
-    "senders": lab_run(80, SENDERS, "linux", 5),
-    "senders-causes": lab_run(70, SENDERS_CAUSES, "linux"),
-    "baselines-linux-snoop": lab_run(95, "papers/snoop-1995/baselines-linux.toml", "linux"),
-    "baselines-linux-mtcp": lab_run(60, "papers/mtcp-1997/baselines-linux.toml", "linux"),
-    "baselines-linux-mtcp-plus": lab_run(370, "papers/mtcp-plus-2007/baselines-linux.toml", "linux", 4),
-    "baselines-linux-freeze": lab_run(125, "papers/freeze-tcp-2000/baselines-linux.toml", "linux", 2),
-    "baselines-linux-lc-cwe": lab_run(340, "papers/lc-cwe-2005/baselines-linux.toml", "linux", 8),
-    "mtcp-plus-linux-mtcp": lab_run(40, "papers/mtcp-plus-2007/linux-mtcp.toml", "linux"),
-    "snoop": lab_run(190, "docs/scenarios/snoop.toml", "linux", 10),
-    "snoop-cell": lab_run(310, "docs/scenarios/snoop-cell.toml", "linux", 6),
-    "snoop-uplink": lab_run(360, "docs/scenarios/snoop-uplink.toml", "linux", 15),
-    "snoop-long": lab_run(110, "docs/scenarios/snoop-long.toml", "linux", 3),
-    "snoop-today": lab_run(170, "papers/snoop-1995/today-throughput.toml", "linux", 10),
-    "snoop-today-low-errors": lab_run(60, "papers/snoop-1995/today-low-errors.toml", "linux", 4),
-    "snoop-today-half-lost": lab_run(60, "papers/snoop-1995/today-half-lost.toml", "linux", 4),
+    "link-distances": Stage(10, "statistics", ["{root}/docs/recordings/link_statistics.py", "distances"]),
+    "outages": lab_run(250, "docs/scenarios/outages.toml", "linux", 20),
+    "outages-uploads": lab_run(75, "docs/scenarios/outages-uploads.toml", "linux", 4),
+    "snoop-handoff": lab_run(45, HANDOFFS, "linux"),
+    "senders": lab_run(110, SENDERS, "linux", 5),
+    "senders-causes": lab_run(55, SENDERS_CAUSES, "linux"),
+    "baselines-linux-snoop": lab_run(65, "papers/snoop-1995/baselines-linux.toml", "linux"),
+    "baselines-linux-mtcp": lab_run(50, "papers/mtcp-1997/baselines-linux.toml", "linux"),
+    "baselines-linux-mtcp-plus": lab_run(235, "papers/mtcp-plus-2007/baselines-linux.toml", "linux", 4),
+    "baselines-linux-freeze": lab_run(80, "papers/freeze-tcp-2000/baselines-linux.toml", "linux", 2),
+    "baselines-linux-lc-cwe": lab_run(215, "papers/lc-cwe-2005/baselines-linux.toml", "linux", 8),
+    "mtcp-plus-linux-mtcp": lab_run(25, "papers/mtcp-plus-2007/linux-mtcp.toml", "linux"),
+    "snoop": lab_run(180, "docs/scenarios/snoop.toml", "linux", 10),
+    "snoop-cell": lab_run(245, "docs/scenarios/snoop-cell.toml", "linux", 6),
+    "snoop-uplink": lab_run(260, "docs/scenarios/snoop-uplink.toml", "linux", 15),
+    "snoop-long": lab_run(85, "docs/scenarios/snoop-long.toml", "linux", 3),
+    "snoop-today": lab_run(205, "papers/snoop-1995/today-throughput.toml", "linux", 10),
+    "snoop-today-low-errors": lab_run(65, "papers/snoop-1995/today-low-errors.toml", "linux", 4),
+    "snoop-today-half-lost": lab_run(55, "papers/snoop-1995/today-half-lost.toml", "linux", 4),
     "snoop-today-sequence": lab_run(10, "papers/snoop-1995/today-sequence.toml", "linux"),
-    "auto-random-loss": lab_run(90, "docs/scenarios/auto-random-loss.toml", "linux", 4),
-    "wake": lab_run(700, "docs/scenarios/wake.toml", "linux", 10),
-    "wake-silent": lab_run(120, "docs/scenarios/wake-silent.toml", "linux", 3),
-    "wake-cases": lab_run(75, "docs/scenarios/wake-cases.toml", "linux", 2),
-    "wake-upload": lab_run(90, "docs/scenarios/wake-upload.toml", "linux"),
-    "keep-outages": lab_run(260, "docs/scenarios/keep-outages.toml", "linux", 4),
-    "keep-upload": lab_run(80, "docs/scenarios/keep-upload.toml", "linux", 2),
-    "upload-gateway": lab_run(120, "docs/scenarios/upload-gateway.toml", "linux", 3),
-    "mobile-auto": lab_run(780, "docs/scenarios/mobile-auto.toml", "linux", 8),
-    "mtcp-today": lab_run(40, "papers/mtcp-1997/today.toml", "linux"),
-    "mtcp-today-disconnections": lab_run(55, "papers/mtcp-1997/today-disconnections.toml", "linux", 3),
-    "mtcp-outages": lab_run(80, "docs/scenarios/mtcp.toml", "linux", 2),
+    "auto-random-loss": lab_run(190, "docs/scenarios/auto-random-loss.toml", "linux", 4),
+    "wake": lab_run(485, "docs/scenarios/wake.toml", "linux", 10),
+    "wake-silent": lab_run(75, "docs/scenarios/wake-silent.toml", "linux", 3),
+    "wake-cases": lab_run(45, "docs/scenarios/wake-cases.toml", "linux", 2),
+    "wake-upload": lab_run(40, "docs/scenarios/wake-upload.toml", "linux"),
+    "keep-outages": lab_run(245, "docs/scenarios/keep-outages.toml", "linux", 4),
+    "keep-upload": lab_run(60, "docs/scenarios/keep-upload.toml", "linux", 2),
+    "upload-gateway": lab_run(105, "docs/scenarios/upload-gateway.toml", "linux", 3),
+    "mobile-auto": lab_run(570, "docs/scenarios/mobile-auto.toml", "linux", 8),
+    "mtcp-today": lab_run(35, "papers/mtcp-1997/today.toml", "linux"),
+    "mtcp-today-disconnections": lab_run(65, "papers/mtcp-1997/today-disconnections.toml", "linux", 3),
+    "mtcp-outages": lab_run(70, "docs/scenarios/mtcp.toml", "linux", 2),
     "mtcp-cell": lab_run(60, "docs/scenarios/mtcp-cell.toml", "linux"),
-    "mtcp-plus-today": lab_run(200, "papers/mtcp-plus-2007/today.toml", "linux", 6),
-    "mtcp-plus-today-undisturbed": lab_run(50, "papers/mtcp-plus-2007/today-undisturbed.toml", "linux", 2),
-    "mtcp-plus-today-congestion": lab_run(50, "papers/mtcp-plus-2007/today-congestion.toml", "linux", 2),
+    "mtcp-plus-today": lab_run(215, "papers/mtcp-plus-2007/today.toml", "linux", 6),
+    "mtcp-plus-today-undisturbed": lab_run(55, "papers/mtcp-plus-2007/today-undisturbed.toml", "linux", 2),
+    "mtcp-plus-today-congestion": lab_run(55, "papers/mtcp-plus-2007/today-congestion.toml", "linux", 2),
+    "demo-live": Stage(90, "wall clock", ["{holdfast}", "demo"]),
+    "throughput": Stage(180, "wall clock", [
+        "cargo", "bench", "--locked", "--quiet", "--package", "holdfast", "--bench", "cost", "--", "--scheme", "hold",
+        "--pairs", "20", "--each-ms", "400"]),
+    "simulator-speed": Stage(60, "wall clock", [
+        "cargo", "bench", "--locked", "--quiet", "--package", "holdfast-sim", "--bench", "speed"]),
     **{
         name: Stage(seconds, "recordings", ["{root}/docs/recordings/bench.py", name.removeprefix("recordings-")])
-        for name, seconds in (("recordings-core", 1200), ("recordings-uploads", 330))
+        for name, seconds in (("recordings-core", 1850), ("recordings-uploads", 330))
     },
 }
 

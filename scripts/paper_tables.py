@@ -8,6 +8,7 @@ import paper_linux as linux
 import paper_model as model
 import paper_prose as prose
 import paper_recordings as recordings
+import paper_wall as wall
 from paper_runs import megabits, printed_rows, tenths_of_seconds
 
 PAPERS = ["lc-cwe-2005", "snoop-1995", "mtcp-1997", "mtcp-plus-2007", "freeze-tcp-2000"]
@@ -76,6 +77,11 @@ TABLES = {
     "snoop-today-half-lost": (["snoop-today-half-lost"], prose.snoop_today_half_lost),
     "snoop-today-sequence": (["snoop-today-sequence"], prose.snoop_today_sequence),
     "demo": (["demo"], linux.demo),
+    "demo-live": (["demo-live"], wall.demo_live),
+    "throughput": (["throughput"], wall.throughput),
+    "throughput-pairs": (["throughput"], wall.throughput_pairs),
+    "simulator-speed": (["simulator-speed"], wall.simulator_speed),
+    "simulator-threads": (["simulator-speed"], wall.simulator_threads),
     "packet-cost": (["packet-cost"], linux.packet_cost),
     "observe": (["observe"], linux.observe),
     "upload-designs": (["upload-designs"], linux.upload_designs),
@@ -148,6 +154,7 @@ TABLES = {
         {"reno43bsd": "without SACK", "sack": "with SACK", "linux-cubic": "Cubic of Linux"},
         ("2.4", "4.8", "9.6", "16"))),
     "upload-senders": (["upload-senders"], model.upload_senders),
+    "upload-losses": (["upload-losses"], model.upload_losses),
     "mtcp-plus-linux-mtcp": (["mtcp-plus-linux-mtcp"], linux.linux_mtcp),
     "mtcp-plus-hypotheses": (["mtcp-plus-window"], model.mtcp_plus_hypotheses),
     "mtcp-plus-warning": (["mtcp-plus-supervisor", "mtcp-plus-supervisor-newreno"], model.mtcp_plus_warning),

@@ -56,6 +56,7 @@ pub mod signal;
 mod split_state;
 mod table;
 mod timers;
+mod upload_losses;
 mod upload_watch;
 
 #[cfg(test)]

@@ -437,7 +437,7 @@ impl Mobile {
         self.unanswered_since = (self.in_flight.bytes > 0).then_some(now);
         self.probe_at = None;
         if let Some(watch) = &mut self.upload {
-            watch.pause(now);
+            watch.on_link_up(now);
         }
         if let Some(link) = &mut self.changing {
             link.on_link_up();

@@ -9,9 +9,11 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
+use crate::changing_link::nanos;
 use crate::recent_max::RecentGaps;
 use crate::rtt::RttEstimator;
 use crate::table::FlowId;
+use crate::upload_losses::UploadLosses;
 
 /// A longer gap separates two bursts, and shows nothing of the next gap.
 pub(crate) const GAP_MAX: Duration = Duration::from_secs(1);
@@ -36,6 +38,8 @@ pub(crate) struct UploadWatch {
     gaps: RecentGaps,
     /// From an ACK to data that the MH has sent after it.
     pub rtt: RttEstimator,
+    /// Whose the losses are; with `auto` alone.
+    pub losses: Option<Box<UploadLosses>>,
     /// Since when the MH owes an answer.
     pub probed_at: Option<Instant>,
     /// The next first probe.
@@ -52,6 +56,7 @@ impl UploadWatch {
             segments: 0,
             gaps: RecentGaps::default(),
             rtt: RttEstimator::default(),
+            losses: None,
             probed_at: None,
             probe_from: now,
         }
@@ -65,22 +70,43 @@ impl UploadWatch {
         }
     }
 
+    /// A round trip of the wireless half. `shows_queue`: the MH had data in flight all the time.
+    pub(crate) fn on_round_trip(&mut self, rtt: Duration, shows_queue: bool, now: Instant) {
+        self.rtt.sample(rtt);
+        if let (Some(losses), true) = (&mut self.losses, shows_queue) {
+            losses.on_round_trip(rtt, now);
+        }
+    }
+
     /// It has data.
-    pub(crate) fn on_data(&mut self, flow: FlowId, now: Instant) {
+    pub(crate) fn on_data(&mut self, flow: FlowId, bytes: u32, now: Instant) {
         let gap = now.saturating_since(core::mem::replace(&mut self.data_at, now));
+        let gap = nanos(gap);
         self.flow = flow;
-        if gap <= GAP_MAX {
-            self.gaps.note(gap.as_nanos() as u64, now);
+        let interrupted_after = self.interrupted_after_nanos();
+        if let Some(losses) = &mut self.losses {
+            if gap > interrupted_after {
+                losses.interrupt(now);
+            }
+            losses.on_data(bytes, gap, now);
+        }
+        if gap <= const { GAP_MAX.as_nanos() as u64 } {
+            self.gaps.note(gap, now);
             self.segments = self.segments.saturating_add(1);
         } else {
             self.segments = 1;
         }
     }
 
+    /// A longer gap is a pause or an outage. In nanoseconds: the packet path compares it.
+    fn interrupted_after_nanos(&self) -> u64 {
+        self.gaps.largest() * 2 + const { GAP_SLACK.as_nanos() as u64 }
+    }
+
     /// When the MH is probed, unless it sends something before.
     pub(crate) fn probe_at(&self) -> Option<Instant> {
         let sends = self.segments >= UPLOAD_SEGMENTS && self.probed_at.is_none();
-        let at = self.received_at + Duration::from_nanos(self.gaps.largest() * 2) + GAP_SLACK;
+        let at = self.received_at + Duration::from_nanos(self.interrupted_after_nanos());
         sends.then(|| at.max(self.probe_from))
     }
 
@@ -95,6 +121,14 @@ impl UploadWatch {
     pub(crate) fn pause(&mut self, now: Instant) {
         (self.segments, self.probed_at) = (0, None);
         self.probe_from = now + PROBES_APART;
+    }
+
+    /// An outage or a handoff is over.
+    pub(crate) fn on_link_up(&mut self, now: Instant) {
+        self.pause(now);
+        if let Some(losses) = &mut self.losses {
+            losses.interrupt(now);
+        }
     }
 
     /// When the MH counts as silent.
@@ -121,7 +155,7 @@ mod tests {
         let mut watch = UploadWatch::new(flow(), at(0));
         for n in 0..segments {
             watch.on_segment(at(20 * n));
-            watch.on_data(flow(), at(20 * n));
+            watch.on_data(flow(), 1_460, at(20 * n));
         }
         watch
     }
@@ -133,7 +167,7 @@ mod tests {
         assert_eq!(uploading(10).probe_at(), Some(at(180 + 90)));
         for (gap_ms, is_upload) in [(1_000, true), (1_001, false)] {
             let mut watch = uploading(9);
-            watch.on_data(flow(), at(160 + gap_ms));
+            watch.on_data(flow(), 1_460, at(160 + gap_ms));
             assert_eq!(watch.probe_at().is_some(), is_upload, "{gap_ms}");
         }
     }
@@ -156,7 +190,7 @@ mod tests {
         for n in 0..10 {
             assert_eq!(watch.probe_at(), None, "{n}");
             watch.on_segment(at(310 + n));
-            watch.on_data(flow(), at(310 + n));
+            watch.on_data(flow(), 1_460, at(310 + n));
         }
         assert_eq!(watch.probe_at(), Some(at(900)));
     }

@@ -18,7 +18,9 @@ impl<P: Payload> Turn<'_, P> {
         let has_data = segment.payload_len > 0;
         let (mobile, now) = (&mut *self.mobile, self.now);
         if mobile.upload.is_none() && has_data && schemes::serves_uploads(self.settings) {
-            mobile.upload = Some(Box::new(UploadWatch::new(flow_id, now)));
+            let mut watch = UploadWatch::new(flow_id, now);
+            watch.losses = schemes::expects_changing_rates(self.settings).then(Box::default);
+            mobile.upload = Some(Box::new(watch));
         }
         let is_away = mobile.is_away();
         let Some(watch) = &mut mobile.upload else {
@@ -27,11 +29,12 @@ impl<P: Payload> Turn<'_, P> {
         let rtt = self
             .flow
             .note_upload(segment, payload.segment_len(), is_away, now);
-        if let Some(rtt) = rtt {
-            watch.rtt.sample(rtt);
-        }
         if has_data {
-            watch.on_data(flow_id, now);
+            watch.on_data(flow_id, segment.payload_len, now);
+        }
+        if let Some(rtt) = rtt {
+            let had_data_in_flight = segment.seq != self.flow.fh.ack;
+            watch.on_round_trip(rtt, had_data_in_flight && !is_away, now);
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::mobile::{InFlight, Mobile};
 use crate::recently_missing::RecentlyMissing;
 use crate::rtt::RttEstimator;
 use crate::settings::Settings;
+use crate::upload_losses::UploadLosses;
 use crate::{Actions, Payload};
 
 /// What a hook may look at, and where it puts what it wants done.
@@ -78,6 +79,11 @@ impl<'a, P: Payload> Context<'a, P> {
     /// The MH is taken for unreachable.
     pub(crate) fn is_away(&self) -> bool {
         self.mobile.is_away()
+    }
+
+    /// What losses of the MH's uploads have shown. `None`: they are not judged by that.
+    pub(crate) fn upload_losses(&self) -> Option<&'a UploadLosses> {
+        self.mobile.upload.as_ref()?.losses.as_deref()
     }
 
     /// When the radio has lost something of the MH's last, as its flows have found.

@@ -14,3 +14,4 @@
 mod air;
 mod keep;
 mod station;
+mod stronger;

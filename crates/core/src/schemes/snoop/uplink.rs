@@ -24,8 +24,7 @@
 //! gateway dies, that timeout repairs the loss.
 //!
 //! `today`: nothing is reported ([`mod@report`]), and so nothing is cached. A loss on the wireless half
-//! does not cost the MH its window in the end ([`undo`]), unless it happened while the MH's own queue was
-//! long: that is the MH's overload.
+//! does not cost the MH its window in the end ([`undo`]), unless it is taken for the MH's overload.
 //!
 //! Reports are for flows with SACK at both ends. They begin after a number of packets beyond a hole,
 //! or when nothing new arrives for a while. They are repeated after a round trip, at growing
@@ -248,8 +247,11 @@ impl<P: Payload> Uplink<P> {
         self.gaps.retain_mut(|gap| {
             gap.seq = passed.next_missing(gap.seq).0;
             let open = gap.seq.before(gap.end);
-            if !open {
-                undo.note_filled(gap, since);
+            match passed.highest() {
+                _ if open => {}
+                // What the MH had sent before this retransmission is of the same window.
+                Some(to) if gap.is_overload => undo.note_congestion(to),
+                _ => undo.note_filled(gap, since),
             }
             open
         });
@@ -295,25 +297,16 @@ impl<P: Payload> Uplink<P> {
         true
     }
 
-    /// A gap that opens while the MH's own queue is long is its overload.
-    fn judge_newest_gap(&mut self, cx: &mut Context<'_, P>) {
-        let is_congested = self.congested_until.is_some_and(|until| cx.now < until);
-        if let (Some(gap), true) = (self.gaps.last_mut(), is_congested) {
-            gap.is_overload = true;
-            cx.counters.congested_uplink += u64::from(self.trusted_from.is_none());
-            self.trusted_from = self.passed.highest();
-        }
-    }
-
     /// The longest silence of an MH that has something to send.
     fn silence_max(&self) -> Duration {
         let least = self.rtt.least();
         least.map_or(SILENCE_MAX, |least| least + least.max(QUEUE_MIN))
     }
 
-    /// The echo of what was let through.
+    /// The echo of what was let through. One from before a pause or an outage shows no round trip.
     #[inline]
-    fn take_echo(&mut self, segment: &Segment, now: Instant) {
+    fn take_echo(&mut self, segment: &Segment, cx: &Context<'_, P>) {
+        let now = cx.now;
         let received_at = self.received_at.replace(now);
         if self.may_be_idle {
             let silent_since = received_at.max(self.echo.waits_since());
@@ -322,9 +315,17 @@ impl<P: Payload> Uplink<P> {
                 self.echo.forget();
             }
         }
-        if let Some(rtt) = self.echo.take(segment.options.timestamps, now) {
-            self.rtt.sample(rtt);
-            self.newest_rtt = Some(rtt);
+        let Some(rtt) = self.echo.take(segment.options.timestamps, now) else {
+            return;
+        };
+        let losses = cx.upload_losses();
+        if losses.is_some_and(|losses| losses.was_interrupted_within(rtt, now)) {
+            return;
+        }
+        self.rtt.sample(rtt);
+        self.newest_rtt = Some(rtt);
+        if let Some(losses) = losses {
+            losses.set_path_rtt(self.path_rtt());
         }
     }
 }
@@ -351,7 +352,7 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     if uplink.rest.take().is_some() {
         uplink.wired.rtt = *snoop.fixed_half.rtt();
     }
-    uplink.take_echo(segment, cx.now);
+    uplink.take_echo(segment, cx);
     let una = *uplink.una.get_or_insert_with(|| {
         let fh_ack = flow.fh.ack;
         uplink.acked = fh_ack;
@@ -363,6 +364,9 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     });
     let (seq, end) = (segment.seq.max(una), segment.end());
     if seq.before(end) && !segment.is_empty() {
+        if !reports_holes(&cx.settings.snoop) {
+            uplink.note_timeout(seq, cx.now);
+        }
         take_data(snoop, flow, segment, payload, (seq, end), room, cx);
     } else if reports_holes(&cx.settings.snoop)
         && snoop.uplink.report_at.is_none()
@@ -393,9 +397,6 @@ fn take_data<P: Payload>(
     let highest = uplink.passed.highest().unwrap_or(una).max(una);
     let packets = segment.payload_len.div_ceil(payload.segment_len().max(1));
     uplink.note_own_overload(cx);
-    if !reports_holes(&cx.settings.snoop) {
-        uplink.note_timeout(seq, cx.now);
-    }
     uplink.data_at = Some(cx.now);
     let tsval = segment.options.timestamps.map(|mh| mh.tsval);
     let is_new = uplink.note_passed((seq, end), highest, packets.max(1), (tsval, cx.now));

@@ -45,7 +45,7 @@ pub(in crate::schemes) fn passes_at_rest_to_fh<P: Payload>(
 ) -> bool {
     let passes = snoop.uplink.rest.is_some() && segment.is_empty();
     if passes {
-        snoop.uplink.take_echo(segment, cx.now);
+        snoop.uplink.take_echo(segment, cx);
     }
     passes
 }

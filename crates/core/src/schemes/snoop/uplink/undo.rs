@@ -5,11 +5,16 @@
 //! the first transmission must have arrived.
 //!
 //! So the ACK that acknowledges a hole of the wireless half echoes the timestamp with which
-//! the MH sent what showed the hole. A hole that opened while the MH's own queue was long is
-//! its overload; of what the wired half has lost the gateway knows no hole, and if the FH
-//! shows that it lacks something that has passed, no hole of the same window is undone either:
-//! those ACKs pass as they came. So do those of what the MH retransmits after a timeout. An undo would clear
-//! its list of lost segments, and the age of the echo would become its round trip.
+//! the MH sent what showed the hole. Other ACKs pass as they came:
+//!
+//! - A hole that opened while the MH's own queue was long is its overload. With `auto` on a gateway each
+//!   hole counts as overload, unless there is evidence for the radio or an outage ([`crate::upload_losses`]).
+//! - The gateway sees no hole of what the wired half has lost. But the FH shows that it lacks something
+//!   that has passed.
+//! - After a timeout of the MH an undo would clear its list of lost segments, and the age of the echo
+//!   would become its round trip.
+//!
+//! After any of these no hole of the same window is undone: an undo takes back the whole reduction.
 
 use core::time::Duration;
 
@@ -17,7 +22,7 @@ use holdfast_wire::{Instant, Segment, SeqNum};
 
 use super::{
     Context, Flow, GAPS_MAX, Gap, Payload, QUEUE_MIN, SILENCE_MAX, Snoop, SnoopSet, Uplink,
-    WITHHOLD_MAX, is_bare,
+    WITHHOLD_MAX, is_bare, reports_holes,
 };
 use crate::changing_link::nanos;
 
@@ -26,8 +31,7 @@ use crate::changing_link::nanos;
 pub(super) struct Undo {
     /// Their ends, each with the MH's clock when it showed.
     filled: Vec<(SeqNum, u32)>,
-    /// The FH lacked something that had passed: until it has all before this, what the MH
-    /// has done about that stands.
+    /// A reduction must stand: until the FH has all before this, nothing is undone.
     congested_to: Option<SeqNum>,
 }
 
@@ -47,8 +51,7 @@ impl Undo {
         }
     }
 
-    /// The wired half has lost something, or the MH had a timeout. `highest` has passed, and the MH has sent
-    /// nothing beyond it when it last sees that loss.
+    /// A loss is congestion, or the MH had a timeout. Nothing is undone until the FH has all before `highest`.
     pub(super) fn note_congestion(&mut self, highest: SeqNum) {
         self.congested_to = Some(highest);
     }
@@ -69,7 +72,7 @@ impl Undo {
 
 impl<P: Payload> Uplink<P> {
     /// The path's round trip, with the MH's queue.
-    fn path_rtt(&self) -> Duration {
+    pub(super) fn path_rtt(&self) -> Duration {
         let wired = self.wired.rtt.srtt().unwrap_or_default();
         self.newest_rtt.map_or(SILENCE_MAX, |newest| newest + wired)
     }
@@ -81,13 +84,34 @@ impl<P: Payload> Uplink<P> {
 
     /// The MH sends data from `seq` on. If it sent none for longer than a round trip, and begins with what the FH
     /// lacks first, it had a timeout.
+    #[inline]
     pub(super) fn note_timeout(&mut self, seq: SeqNum, now: Instant) {
-        let pause = self.data_at.map(|at| now.saturating_since(at));
-        if pause.is_some_and(|pause| pause > self.path_rtt() + WITHHOLD_MAX)
-            && self.una == Some(seq)
+        if self.una == Some(seq)
             && let Some(highest) = self.passed.highest().filter(|highest| seq.before(*highest))
+            && let Some(data_at) = self.data_at
+            && now.saturating_since(data_at) > self.path_rtt() + WITHHOLD_MAX
         {
             self.undo.note_congestion(highest);
+        }
+    }
+
+    /// A new gap is the MH's overload, or a loss of the radio.
+    pub(super) fn judge_newest_gap(&mut self, cx: &mut Context<'_, P>) {
+        let highest = self.passed.highest();
+        let (Some(gap), Some(highest)) = (self.gaps.last_mut(), highest) else {
+            return;
+        };
+        let is_congested = self.congested_until.is_some_and(|until| cx.now < until);
+        let bytes = gap.end.distance_from(gap.seq);
+        let losses = cx.upload_losses();
+        let losses = losses.filter(|_| !reports_holes(&cx.settings.snoop));
+        gap.is_overload = losses.map_or(is_congested, |losses| {
+            losses.is_own(bytes, is_congested, cx.now)
+        });
+        if gap.is_overload {
+            self.undo.note_congestion(highest);
+            cx.counters.congested_uplink += u64::from(self.trusted_from.is_none());
+            self.trusted_from = Some(highest);
         }
     }
 
