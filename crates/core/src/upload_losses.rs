@@ -140,7 +140,7 @@ impl UploadLosses {
 
     /// Judges a hole of `bytes` that opens now, and remembers it. True: it is the MH's own loss. `is_congested`: the
     /// MH's queue is known to be long.
-    pub(crate) fn is_own(&self, bytes: u32, is_congested: bool, now: Instant) -> bool {
+    pub(crate) fn judge_own(&self, bytes: u32, is_congested: bool, now: Instant) -> bool {
         let path_rtt = Duration::from_nanos(self.path_nanos.get());
         if self.was_interrupted_within(path_rtt, now) {
             return false;
@@ -240,7 +240,7 @@ mod tests {
 
         /// A loss of a segment is taken for the MH's own.
         fn loses_its_own(&self) -> bool {
-            self.losses.is_own(SEGMENT, false, self.now)
+            self.losses.judge_own(SEGMENT, false, self.now)
         }
 
         /// The radio has been shown to lose, and a minute has not passed.
@@ -264,7 +264,7 @@ mod tests {
         sender.send(300, 1_000);
         assert!(sender.loses_its_own());
         // An MH whose rate is not known.
-        assert!(UploadLosses::default().is_own(SEGMENT, false, sender.now));
+        assert!(UploadLosses::default().judge_own(SEGMENT, false, sender.now));
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
         assert!(sender.loses_its_own());
         sender.send(300, 500);
         sender.losses.interrupt(sender.now);
-        assert!(!sender.losses.is_own(100 * SEGMENT, true, sender.now));
+        assert!(!sender.losses.judge_own(100 * SEGMENT, true, sender.now));
         sender.measure(500);
         sender.send(100, 500);
         assert!(sender.loses_its_own());
@@ -352,8 +352,8 @@ mod tests {
         for (kb_per_s, less) in [(1_000, 6_000), (100, 2_000)] {
             let mut sender = Sender::with_radio();
             sender.send(300, kb_per_s);
-            assert!(!sender.losses.is_own(less, false, sender.now));
-            assert!(sender.losses.is_own(1_000, false, sender.now));
+            assert!(!sender.losses.judge_own(less, false, sender.now));
+            assert!(sender.losses.judge_own(1_000, false, sender.now));
             // The radio does not count as lossy any more.
             sender.send(300, kb_per_s);
             assert!(sender.loses_its_own());
@@ -367,7 +367,7 @@ mod tests {
         sender.send(300, 200);
         // The first hole of an overflow, and all of it.
         assert!(!sender.loses_its_own());
-        assert!(sender.losses.is_own(9_000, false, sender.now));
+        assert!(sender.losses.judge_own(9_000, false, sender.now));
         sender.send(300, 200);
         assert!(sender.loses_its_own());
     }

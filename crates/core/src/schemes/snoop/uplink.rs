@@ -121,6 +121,7 @@ pub(crate) struct Uplink<P> {
     data_at: Option<Instant>,
     rtt: RttEstimator,
     newest_rtt: Option<Duration>,
+    mh_queue_is_long: bool,
     /// `today`: losses that show until then are the MH's overload.
     congested_until: Option<Instant>,
     undo: Undo,
@@ -151,6 +152,7 @@ impl<P> Default for Uplink<P> {
             data_at: None,
             rtt: RttEstimator::default(),
             newest_rtt: None,
+            mh_queue_is_long: false,
             congested_until: None,
             undo: Undo::default(),
             wired: Wired::default(),
@@ -324,6 +326,7 @@ impl<P: Payload> Uplink<P> {
         }
         self.rtt.sample(rtt);
         self.newest_rtt = Some(rtt);
+        self.mh_queue_is_long = self.has_long_queue(rtt, cx);
         if let Some(losses) = losses {
             losses.set_path_rtt(self.path_rtt());
         }
@@ -396,7 +399,7 @@ fn take_data<P: Payload>(
     let una = uplink.una.unwrap_or(seq);
     let highest = uplink.passed.highest().unwrap_or(una).max(una);
     let packets = segment.payload_len.div_ceil(payload.segment_len().max(1));
-    uplink.note_own_overload(cx);
+    uplink.note_own_overload(cx.now);
     uplink.data_at = Some(cx.now);
     let tsval = segment.options.timestamps.map(|mh| mh.tsval);
     let is_new = uplink.note_passed((seq, end), highest, packets.max(1), (tsval, cx.now));

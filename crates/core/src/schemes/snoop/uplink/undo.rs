@@ -24,7 +24,6 @@ use super::{
     Context, Flow, GAPS_MAX, Gap, Payload, QUEUE_MIN, SILENCE_MAX, Snoop, SnoopSet, Uplink,
     WITHHOLD_MAX, is_bare, reports_holes,
 };
-use crate::changing_link::nanos;
 
 /// Holes of the wireless half that were filled and that the FH has not acknowledged.
 #[derive(Clone, Debug, Default)]
@@ -106,7 +105,7 @@ impl<P: Payload> Uplink<P> {
         let losses = cx.upload_losses();
         let losses = losses.filter(|_| !reports_holes(&cx.settings.snoop));
         gap.is_overload = losses.map_or(is_congested, |losses| {
-            losses.is_own(bytes, is_congested, cx.now)
+            losses.judge_own(bytes, is_congested, cx.now)
         });
         if gap.is_overload {
             self.undo.note_congestion(highest);
@@ -115,18 +114,22 @@ impl<P: Payload> Uplink<P> {
         }
     }
 
-    /// The MH's queue takes longer than the wireless half's shortest round trip. More may be lost in it
-    /// until the MH can have seen a loss.
-    pub(super) fn note_own_overload(&mut self, cx: &Context<'_, P>) {
-        let (Some(newest), Some(least)) = (self.newest_rtt, self.rtt.least()) else {
-            return;
-        };
+    /// The MH's queue takes longer than the wireless half's shortest round trip. `newest`: the newest round trip.
+    pub(super) fn has_long_queue(&self, newest: Duration, cx: &Context<'_, P>) -> bool {
+        if cx.settings.snoop.set != SnoopSet::Today {
+            return false;
+        }
         // A flow that began behind a queue has measured no round trip without it.
-        let least = nanos(least).min(cx.handshake_rtt().map_or(u64::MAX, nanos));
-        let is_long = nanos(newest).saturating_sub(least) > least.max(nanos(QUEUE_MIN));
-        if is_long && cx.settings.snoop.set == SnoopSet::Today {
-            let wired = self.wired.rtt.srtt().unwrap_or_default();
-            self.congested_until = Some(cx.now + newest + wired);
+        let least = self.rtt.least().unwrap_or(newest);
+        let least = least.min(cx.handshake_rtt().unwrap_or(least));
+        newest.saturating_sub(least) > least.max(QUEUE_MIN)
+    }
+
+    /// The MH sends data. If its queue is long, more may be lost in it until the MH can have seen a loss.
+    #[inline]
+    pub(super) fn note_own_overload(&mut self, now: Instant) {
+        if self.mh_queue_is_long {
+            self.congested_until = Some(now + self.path_rtt());
         }
     }
 }
