@@ -17,19 +17,18 @@
  *          v        v          v        v
  *         out on the link      up into the router
  *
- * The direction is the device: nothing is compared or looked up.
+ * Each direction has its own device: nothing is compared or looked up to find the direction.
  *
- * A frame given back passes the hook at which it was taken once more. On
- * egress it is known by the interface it came from, so that its mark is free
- * for the operator's use; on ingress, where the kernel overwrites that, by
- * own_mark, which is cleared at once.
+ * A frame that is given back passes the same hook a second time. The egress hook recognises it by
+ * its ingress interface, so that its mark is free for the operator. On ingress the kernel
+ * overwrites that interface: the hook recognises the frame by own_mark, and clears the mark.
  *
- * At a mobile TCP passes, and the daemon gets copies by two more devices: so
- * the sockets' back-pressure and pacing reach the interface. In an outage it
- * takes the segments to and from the peers that it names.
+ * On a mobile TCP passes, and the daemon gets copies through two more devices. So the sockets'
+ * back-pressure and pacing reach the interface. In an outage the segments to and from the peers
+ * that the daemon names are taken.
  *
- * Every hook answers TCX_NEXT (in clsact: go on), so that programs of others
- * still run. Ours stand first: others see each frame once.
+ * A frame that passes gets TCX_NEXT (in clsact: continue), so that other programs still run. Ours
+ * run first: the others see each frame once.
  */
 /* The order is shared with DATA_PATH in crates/net/src/counters.rs. */
 enum counter {
@@ -57,10 +56,10 @@ enum counter {
 #define TC_PRIO_INTERACTIVE 6
 #define TC_PRIO_MAX 15
 
-/* The flows with a stored mark and priority; beyond, the oldest go. */
+/* Limit of flows with a stored mark and priority; the least recently used are evicted. */
 #define MARKED_FLOWS_MAX 16384
 
-/* The peers in an outage at the same time; the segments of others are copied on. */
+/* Limit of peers in an outage at a time. The segments of further peers pass, with copies. */
 #define TAKEN_PEERS_MAX 16384
 
 /* Set before loading; shared with crates/net/src/datapath/program.rs. */
@@ -90,7 +89,7 @@ struct {
 	__type(value, struct handling);
 } handlings SEC(".maps");
 
-/* Whether any was ever kept: most routers set none, and pay nothing. */
+/* Whether an entry was ever stored. Most routers set no marks, and need no lookup. */
 __u32 handlings_kept = 0;
 
 /* Not 0 while the interface is a port of a bridge, written through mmap. */
@@ -110,7 +109,7 @@ struct {
 	__type(value, __u8);
 } taken_peers SEC(".maps");
 
-/* Keeps what the router decided about the frame and TUN does not carry. */
+/* Stores the router's mark and priority for the flow: TUN does not transport them. */
 static __always_inline void keep_handling(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct handling handling = { .mark = skb->mark, .priority = skb->priority };
@@ -148,9 +147,8 @@ static __always_inline void restore_handling(struct __sk_buff *skb)
 }
 
 /*
- * What the daemon marks to go ahead of ordinary traffic also does where the
- * interface's queueing discipline has bands. A class (major:minor) and a Wi-Fi
- * priority (256 and more) that the router chose stay.
+ * Gives frames with the DSCP `ahead_dscp` a high priority, for queueing disciplines with bands. A
+ * class (major:minor) and a Wi-Fi priority (256 and more) that the router chose stay.
  */
 static __always_inline void set_priority(struct __sk_buff *skb)
 {
@@ -185,7 +183,7 @@ static __always_inline int is_taken_peer(struct __sk_buff *skb, const struct pac
 	__u32 offset = settings.link_header_bytes + (packet->version == 4 ? 12 : 8);
 	__u8 peer[16] = {};
 
-	/* The peer is the destination, or the source. */
+	/* The peer is the destination on the downlink, the source on the uplink. */
 	if (is_downlink)
 		offset += address_bytes;
 	if (packet->version == 4) {

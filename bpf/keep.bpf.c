@@ -7,27 +7,28 @@
  *          |  egress                               ^  ingress
  *          v                                       |
  *      link_egress                             link_ingress
- *        PASS: note when the peer               note when the peer was seen,
- *              was needed first                 and by which flow
+ *        PASS: note since when an               note when the peer was seen,
+ *              answer is missing                and by which flow
  *        TAKE, DRAIN: redirect                     |
  *          |         v                             |
  *          |     [ device ]  daemon                |
  *          v         |  give_back                  |
  *         out on the link <------              from the link
  *
- * A peer is one address behind the link, or the whole link (`whole_link`). A
- * packet on its way to it finds the peer's slot and reads its mode. In PASS it
- * costs two reads more: when the peer was seen, and since when a flow in use has
- * had no answer. If that is longer than its recent gaps explain, the
- * program itself takes the packet and all that follow: the peer is silent.
+ * A peer is one address behind the link, or the whole link (`whole_link`). For each packet to a
+ * peer the program reads the mode in the peer's slot. In PASS it also reads when the peer was last
+ * seen, and since when a flow in use has had no answer. If that is longer than the
+ * peer's recent gaps explain, the peer is silent: the program takes this packet and all that
+ * follow.
  *
- * DRAIN ends here when the daemon has finished all packets that were taken: the
- * next one passes. The daemon ends it where no packet comes, or some were lost.
+ * DRAIN ends here when the daemon has finished all taken packets: the next packet passes. The
+ * daemon ends DRAIN if no packet comes, or if some were lost.
  *
- * Peers and answered flows are plain arrays, found by a seeded hash, which the
- * daemon reads and writes through mmap.
+ * Peers and answered flows are in plain arrays, at an index from a seeded hash. The daemon reads
+ * and writes them through mmap.
  *
- * Beside another daemon's data path for TCP (`passes_tcp`) no TCP is taken. It is still a sign of life.
+ * Beside another daemon's data path for TCP (`passes_tcp`) no TCP is taken. A TCP packet of a
+ * peer still shows that the peer is there.
  */
 
 /* The order is shared with KEEP_PATH in crates/net/src/counters.rs. */
@@ -63,27 +64,27 @@ enum counter {
 #define MODE_DRAIN 2
 #define MODE_NEW 3 /* the slot is being written */
 
-/* Peers, and slots in which one of them may be. */
+/* Slots of peers. A peer is in one of the BUCKET slots that its hash selects. */
 #define PEERS_MAX 16384
 #define BUCKET 4
-/* An idle peer's slot may be taken by another one. */
+/* A peer that was not seen for this time may lose its slot to another peer. */
 #define IDLE_NS 10000000000LL
 
 #define ANSWERED_MAX 65536
 /*
- * A flow with this many packets of the peer in four seconds is in use, and stays so for a minute: its
- * silence counts. One that is answered now and then is no sign of anything.
+ * A flow with this many packets of the peer in four seconds is in use for 64 s: its silence
+ * counts. The silence of a flow that is answered now and then shows nothing.
  */
 #define IN_USE_PACKETS 8
 #define IN_USE_S 64
 
-/* A peer with a packet that needs an answer is silent after 5/4 of its longest recent gap and this. */
+/* A peer is silent if an answer is missing for 5/4 of its longest recent gap, plus this. */
 #define SILENCE_MIN_NS 50000000LL
-/* Longer gaps are outages; a satellite's round trip is not. */
+/* Longer gaps are outages. A satellite's round trip is shorter. */
 #define GAP_MAX_NS 700000000LL
-/* Before one was seen. */
+/* The longest gap until one was measured. */
 #define GAP_INITIAL_NS 100000000ULL
-/* Gaps count for one to two of these. */
+/* A gap counts for one to two times this. */
 #define GAP_AGE_NS 60000000000LL
 
 /* Set before loading; shared with crates/net/src/keep_path/program.rs. */
@@ -98,7 +99,7 @@ struct settings {
 };
 const volatile struct settings settings = {};
 
-/* Three cache lines: what seldom changes, the way to the peer, the way from it. */
+/* Three cache lines: fields that seldom change, fields of egress, fields of ingress. */
 struct peer {
 	__u64 address[2]; /* IPv4 as ::ffff:a.b.c.d */
 	__u32 mode;
@@ -112,8 +113,8 @@ struct peer {
 	__u64 unused_waited[7];
 
 	__u64 seen_ns;
-	__u32 seen; /* packets while in TAKE */
-	__u32 gap_ns[2]; /* the longest now, and in the age before */
+	__u32 seen; /* packets of the peer while in TAKE */
+	__u32 gap_ns[2]; /* the longest of this age, and of the age before */
 	__u32 unused_seen;
 	__u64 gap_age_ns;
 	__u64 unused_seen_2[4];
@@ -151,7 +152,7 @@ struct {
 	__uint(max_entries, 65536);
 } announcements SEC(".maps");
 
-/* What is read of a packet. */
+/* The fields that are read of a packet. */
 struct packet {
 	__u64 source[2];
 	__u64 destination[2];
@@ -204,7 +205,7 @@ static __always_inline int make_linear(struct __sk_buff *skb, __u32 octets)
 	return bpf_skb_pull_data(skb, octets);
 }
 
-/* Reads the headers; -1 for what is no IP packet, or not in the linear part. */
+/* Reads the headers. -1: it is no IP packet, or its headers cannot be made linear. */
 static __always_inline int read_packet(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 link = settings.link_header_bytes;
@@ -215,7 +216,7 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 
 	if (skb->vlan_present || (skb->protocol != bpf_htons(ETH_P_IPV4) && skb->protocol != bpf_htons(ETH_P_IPV6)))
 		return -1;
-	/* Neither header is read in a part: IPv4's and ports, IPv6's and ports. */
+	/* 24 and 44 octets: the whole IPv4 or IPv6 header, and ports. */
 	if (make_linear(skb, link + (skb->protocol == bpf_htons(ETH_P_IPV4) ? 24 : 44)))
 		return -1;
 	octets = (void *)(long)skb->data + link;
@@ -248,15 +249,16 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 	packet->protocol = octets[6];
 	packet->is_local = octets[24] == 0xff || (octets[24] == 0xfe && (octets[25] & 0xc0) == 0x80) ||
 			   (packet->protocol == NEXT_ICMPV6 && octets[40] >= ND_TYPE_MIN && octets[40] <= ND_TYPE_MAX);
-	/* All flows of two addresses behind extension headers count as one. */
+	/* Behind extension headers, all flows of two addresses count as one. */
 	if (has_ports(packet->protocol))
 		packet->ports = fields[10];
 	return 0;
 }
 
 /*
- * TCP, or an ICMP error about it: the engine's messages to a sender at link up must not wait here. Those of other
- * routers are lost in an outage, as without keep. Behind options the octets read are others': the packet is kept.
+ * TCP, or an ICMP error about TCP: the engine's notifications at link up must not wait here. ICMP
+ * errors of other routers pass too: they are lost in an outage, as without keep. Behind IP options
+ * other octets are read: `keep` serves such a packet.
  */
 static __always_inline int is_of_tcp(struct __sk_buff *skb, const struct packet *packet)
 {
@@ -304,7 +306,7 @@ static __always_inline struct peer *find(const __u64 address[2], __u32 *index)
 	return 0;
 }
 
-/* Gives a peer the slot of one that has long been idle. */
+/* Gives a new peer an empty slot, or the slot of an idle peer. */
 static __always_inline void enter(const __u64 address[2], __u64 now)
 {
 	__u32 first = (hash_of_peer(address) & (PEERS_MAX / BUCKET - 1)) * BUCKET;
@@ -373,8 +375,8 @@ static __always_inline void note_answer(__u64 hash, __u64 now)
 }
 
 /*
- * Whether a peer was not seen, after a packet for it that needs an answer, for longer than its recent gaps explain. The
- * first packet of a flow in use after such a pause is taken too: it may be a sender's only try.
+ * Whether the peer's answer is missing for longer than its recent gaps explain. The first packet
+ * of a flow in use after such a pause is taken too: it may be the sender's only try.
  */
 static __always_inline int is_silent(struct peer *peer, const struct packet *packet, __u64 now)
 {
@@ -387,7 +389,7 @@ static __always_inline int is_silent(struct peer *peer, const struct packet *pac
 		return 0;
 	if (waited > seen)
 		return (__s64)(now - waited) > limit;
-	/* A flow with hardly any answers needs none. */
+	/* No answer is expected for a flow that is hardly ever answered. */
 	if (!is_in_use(hash_of_flow(packet->destination, packet->source, packet->ports << 16 | packet->ports >> 16,
 				    packet->protocol),
 		       now))

@@ -5,20 +5,19 @@
  *
  *  1. The daemon writes into the map `lccwe_handoffs`, by interface, when a handoff begins
  *     and when it is over (CLOCK_MONOTONIC, as the kernel's own times of segments).
- *  2. The kernel finds a loss and calls `ssthresh`. The time at which the first
- *     segment outstanding was sent last is read from the retransmission queue;
- *     equations (1) and (2) make its PARP of it, and P_H and P_C the verdict.
- *     Congestion: half. A handoff: what it was.
- *  3. `set_state` separates a timeout from duplicate ACKs, which `ssthresh` does not see:
- *     the congestion history gets its sample there. The kernel has by then set cwnd
- *     for a timeout; if it was a handoff's, cwnd is put back.
- *  4. `min_tso_segs` is called whenever the kernel is about to send: in the ambiguous
- *     period, with the usable window empty, table I is done there, once a handoff.
- *  5. At the end of a handoff nothing would be sent before an ACK or a timer, and
- *     neither comes: the iterator `nudge` makes each of our sockets try to send.
+ *  2. The kernel finds a loss and calls `ssthresh`. The retransmission queue has the time at which
+ *     the first segment in flight was last sent. Equations (1) and (2) compute the PARP from it,
+ *     and P_H and P_C give the verdict. Congestion: half the window. A handoff: the same window.
+ *  3. `set_state`, unlike `ssthresh`, sees whether there was a timeout or duplicate ACKs. So it
+ *     adds the sample to the congestion history. At a timeout the kernel has reduced cwnd by then.
+ *     If a handoff caused the timeout, cwnd is restored.
+ *  4. `min_tso_segs` is called whenever the kernel is about to send. In the ambiguous period, with
+ *     the usable window empty, it applies table I, once for each handoff.
+ *  5. At the end of a handoff the kernel would send nothing before an ACK or a timer, and neither
+ *     comes. So the iterator `nudge` makes each of our sockets try to send.
  *
- * Windows are otherwise Reno's, by the kernel's own functions. What each judgement
- * rested on goes into the ring `judgements`, for its reader.
+ * Otherwise windows are Reno's, by the kernel's own functions. The ring `judgements` gets the data
+ * of each judgement.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -32,7 +31,7 @@
 
 #define MIN_TSO_SEGS 2 /* net.ipv4.tcp_min_tso_segs */
 
-/* The name under which it is registered: other ones may be there. */
+/* The name under which it is registered. Others may be registered under other names. */
 const volatile char own_name[CA_NAME_BYTES];
 
 SEC("struct_ops")
@@ -58,7 +57,7 @@ __u32 BPF_PROG(lccwe_ssthresh, struct sock *sk)
 	if (memory->kept_cwnd == 0)
 		memory->kept_ssthresh = tp->snd_ssthresh;
 	memory->kept_cwnd = largest(memory->kept_cwnd, tp->snd_cwnd);
-	/* The end of a recovery makes cwnd of it. */
+	/* At the end of a recovery the kernel sets cwnd to this. */
 	return largest(memory->kept_cwnd, 2);
 }
 
@@ -72,7 +71,7 @@ void BPF_PROG(lccwe_set_state, struct sock *sk, __u8 new_state)
 		if (memory->verdict == NOT_JUDGED && !tp->undo_marker)
 			return; /* a smaller path MTU (tcp_simple_retransmit): no loss */
 		if (memory->verdict == NOT_JUDGED) {
-			/* Not the first timeout of a row: ssthresh was not called. */
+			/* A further timeout in a row: the kernel has not called ssthresh. */
 			judge(sk, memory);
 			if (memory->verdict == BY_CONGESTION && memory->kept_cwnd) {
 				tp->snd_ssthresh = largest(memory->kept_cwnd >> 1, 2);
@@ -82,7 +81,7 @@ void BPF_PROG(lccwe_set_state, struct sock *sk, __u8 new_state)
 		if (memory->verdict == BY_HANDOFF && !memory->kept_cwnd &&
 		    (tp->inet_conn.icsk_ca_state == TCP_CA_RECOVERY || tp->inet_conn.icsk_ca_state == TCP_CA_CWR) &&
 		    tp->snd_ssthresh < TCP_INFINITE_SSTHRESH) {
-			/* In a reduction by congestion: what it would have ended with. */
+			/* In a reduction by congestion: keep the window that it would end with. */
 			memory->kept_cwnd = largest(tp->snd_ssthresh, 2);
 			memory->kept_ssthresh = tp->snd_ssthresh;
 		}
@@ -92,7 +91,7 @@ void BPF_PROG(lccwe_set_state, struct sock *sk, __u8 new_state)
 	} else if (new_state == TCP_CA_RECOVERY && memory->verdict != NOT_JUDGED) {
 		note_judgement(sk, memory, JUDGED_DUP_ACKS);
 	} else if (new_state == TCP_CA_CWR && memory->verdict == BY_HANDOFF) {
-		/* ECN or the own queue: no loss, and no handoff either. */
+		/* ECN or the local queue: no loss, so no handoff caused it. */
 		tp->snd_ssthresh = largest(tp->snd_cwnd >> 1, 2);
 		memory->kept_cwnd = 0;
 		memory->congested = 1;
@@ -107,7 +106,7 @@ void BPF_PROG(lccwe_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 	struct memory *memory = memory_of(sk);
 
 	if (memory->kept_cwnd && tp->inet_conn.icsk_ca_state < TCP_CA_CWR) {
-		/* The recovery is over, and has made cwnd of ssthresh. */
+		/* The recovery is over, and the kernel has set cwnd to ssthresh. */
 		tp->snd_ssthresh = memory->kept_ssthresh;
 		memory->kept_cwnd = 0;
 	}
@@ -125,7 +124,7 @@ void BPF_PROG(lccwe_pkts_acked, struct sock *sk, const struct ack_sample *sample
 		memory->last_rtt_us = sample->rtt_us;
 	if (sample->pkts_acked == 0)
 		return;
-	/* What passes between two ACKs around a handoff is no interval of the flow's. */
+	/* The time between two ACKs around a handoff is no acknowledgement interval. */
 	if (last_handoff(sk, memory, &handoff) &&
 	    memory->last_ack_ns < (handoff.finish_ns == GOES_ON ? handoff.start_ns : handoff.finish_ns))
 		memory->last_ack_ns = 0;
@@ -143,7 +142,7 @@ static __always_inline void extrapolate(struct sock *sk, struct memory *memory)
 	struct window window;
 	struct event *event;
 
-	/* In a recovery the kernel makes cwnd anew with each ACK. */
+	/* In a recovery the kernel sets cwnd anew at each ACK. */
 	if (tp->inet_conn.icsk_ca_state >= TCP_CA_CWR || in_flight < tp->snd_cwnd)
 		return;
 	if (!last_handoff(sk, memory, &handoff) || !is_ambiguous(sk, &handoff))
@@ -223,9 +222,9 @@ SEC(".struct_ops")
 struct tcp_congestion_ops lccwe_unlinked = OPERATIONS;
 
 /*
- * Makes our sockets try to send: setting TCP_NODELAY does, and is taken back where the
- * application had not set it. Read for each end of a handoff, in the namespace of the
- * one who reads it.
+ * Makes our sockets in the reader's namespace try to send; it is read at each end of a handoff.
+ * Setting TCP_NODELAY makes a socket send. It is cleared afterwards if the application had not
+ * set it.
  */
 SEC("iter/tcp")
 int nudge(struct bpf_iter__tcp *ctx)

@@ -3,10 +3,10 @@
  * LC and CWE: equations (1) and (2), P_H, P_C, the congestion history and table I
  * of "Improving TCP Performance in Mobile Networks" (Liao, Kao and Chien, 2005).
  *
- * The same functions, under the same names, as crates/core/src/lccwe/arithmetic.rs;
- * both are held against crates/core/src/lccwe/vectors.txt. Times are microseconds
- * but for the acknowledgement interval, which is nanoseconds; probabilities, weights
- * and the history have ONE for 1. All results are rounded down.
+ * The same functions, under the same names, as crates/core/src/lccwe/arithmetic.rs; both are tested
+ * with crates/core/src/lccwe/vectors.txt. Times are microseconds, but the acknowledgement interval
+ * is nanoseconds. In probabilities, weights and the history ONE stands for 1. All results are
+ * rounded down.
  */
 #ifndef HOLDFAST_LCCWE_H
 #define HOLDFAST_LCCWE_H
@@ -16,12 +16,12 @@
 #define ONE (1U << 16)
 #define ALPHA_MAX (1U << 26)
 #define STEPS_MAX (1U << 16)
-#define AVOIDANCE_GROWTH_MAX 362 /* what STEPS_MAX passes make from a window of one */
+#define AVOIDANCE_GROWTH_MAX 362 /* of a window of 1, in STEPS_MAX steps */
 #define ACK_INTERVAL_NS_MAX (1ULL << 40)
 
-#define HISTORY_WEIGHT (ONE / 5) /* w_c, printed */
-#define INTERVAL_WEIGHT (ONE / 8 * 7) /* w_a, not printed */
-#define FIRST_HISTORY ONE /* not printed */
+#define HISTORY_WEIGHT (ONE / 5) /* w_c, as in the paper */
+#define INTERVAL_WEIGHT (ONE / 8 * 7) /* w_a, not in the paper */
+#define FIRST_HISTORY ONE /* not in the paper */
 
 struct parp {
 	__u64 begin_us;

@@ -15,16 +15,16 @@
 #define HANDOFFS_MAX 1024
 #define RTX_DEPTH_MAX 40 /* a red-black tree of a million segments is not deeper */
 #define GOES_ON (~0ULL)
-/* The owner may have died without an end: then it is over by itself. */
+/* A handoff is over after this time: its owner may have died without reporting the end. */
 #define HANDOFF_NS_MAX (60ULL * 1000 * 1000 * 1000)
 #define RTO_US_MAX (120 * 1000 * 1000)
 
 struct handoff {
 	__u64 start_ns;
-	__u64 finish_ns; /* GOES_ON */
+	__u64 finish_ns; /* GOES_ON: not over yet */
 };
 
-/* An interface: indices are a namespace's own. */
+/* An interface: each namespace has its own indices. */
 struct interface_key {
 	__u64 net_cookie;
 	__u32 ifindex;
@@ -32,9 +32,9 @@ struct interface_key {
 };
 
 /*
- * Handoffs are facts of interfaces, not of owners: the loader takes the map that is there
- * already, so that sockets of a former owner get its successor's. Shared by
- * its name with crates/net/src/lccwe.rs. Whatever is evicted was no handoff.
+ * Handoffs belong to interfaces, not to owners. The loader reuses an existing map, so that sockets
+ * of a former owner see the handoffs of its successor. crates/net/src/lccwe.rs finds the map by
+ * its name. An evicted handoff counts as none.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -49,7 +49,7 @@ enum event_kind {
 	EXTRAPOLATED = 3,
 };
 
-/* One judgement or extrapolation, with all that it rested on. */
+/* One judgement or extrapolation, with its data. */
 struct event {
 	__u64 transmit_us;
 	__u64 handoff_start_us;
@@ -99,7 +99,7 @@ struct memory {
 	__u32 ifindex;
 	__u8 verdict;
 	__u8 congested; /* a loss since the handoff's begin was congestion's */
-	__u8 extrapolated; /* the handoff has been made up for */
+	__u8 extrapolated; /* table I was applied for the handoff */
 };
 
 _Static_assert(sizeof(struct memory) <= 104, "icsk_ca_priv");
@@ -119,7 +119,7 @@ static __always_inline __u32 largest(__u32 a, __u32 b)
 	return a > b ? a : b;
 }
 
-/* The interface that it sends by: that of its route, or of the last one it had. */
+/* The interface of the socket's route, or of its last route if it has none now. */
 static __always_inline __u32 interface_of(struct sock *sk, struct memory *memory)
 {
 	int ifindex = BPF_CORE_READ(sk, sk_dst_cache, dev, ifindex);
@@ -129,7 +129,7 @@ static __always_inline __u32 interface_of(struct sock *sk, struct memory *memory
 	return memory->ifindex;
 }
 
-/* The last handoff of its interface; 0: there was none. */
+/* The last handoff of the socket's interface; 0: there was none. */
 static __always_inline int last_handoff(struct sock *sk, struct memory *memory, struct handoff *handoff)
 {
 	struct interface_key key = {
@@ -156,7 +156,7 @@ static __always_inline __u32 srtt_us(struct sock *sk)
 	return tcp_sk(sk)->srtt_us >> 3;
 }
 
-/* RFC 6298's RTTVAR: the kernel's `rttvar_us` is 4 of them, with the timeout's floor. */
+/* RFC 6298's RTTVAR. The kernel's `rttvar_us` is 4 times that, not below the timeout's floor. */
 static __always_inline __u32 rttvar_us(struct sock *sk)
 {
 	return tcp_sk(sk)->mdev_us >> 2;
@@ -169,7 +169,7 @@ static __always_inline int is_ambiguous(struct sock *sk, const struct handoff *h
 	return handoff->finish_ns <= now_ns && now_ns - handoff->finish_ns < (__u64)srtt_us(sk) * 1000;
 }
 
-/* When the first segment outstanding was sent last; 0: there is none. */
+/* When the first segment in flight was last sent; 0: none is in flight. */
 static __always_inline __u64 transmit_us(struct sock *sk)
 {
 	struct rb_node *node = BPF_CORE_READ(sk, tcp_rtx_queue.rb_node);
@@ -188,7 +188,7 @@ static __always_inline __u64 transmit_us(struct sock *sk)
 	return BPF_CORE_READ(skb, skb_mstamp_ns) / 1000;
 }
 
-/* Why the first segment outstanding is lost. */
+/* Judges why the first segment in flight was lost. */
 static __always_inline void judge(struct sock *sk, struct memory *memory)
 {
 	struct handoff handoff;
@@ -206,13 +206,13 @@ static __always_inline void judge(struct sock *sk, struct memory *memory)
 		memory->congested = 1;
 }
 
-/* The congestion history, and the word of it. */
+/* Updates the congestion history, and reports the judgement. */
 static __always_inline void note_judgement(struct sock *sk, struct memory *memory, enum event_kind kind)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct handoff handoff = {};
 	int has_handoff = last_handoff(sk, memory, &handoff);
-	/* `icsk_rto` is in jiffies, whose length is not known here; it is made of this. */
+	/* `icsk_rto` is in jiffies of unknown length. The kernel computes it from this sum. */
 	__u64 timeout_us = ((__u64)srtt_us(sk) + tp->rttvar_us) << (tp->inet_conn.icsk_backoff & 31);
 	__u32 rto_us = timeout_us > RTO_US_MAX ? RTO_US_MAX : timeout_us;
 	__u32 value_us = kind == JUDGED_TIMEOUT ? rto_us : memory->last_rtt_us;

@@ -9,7 +9,7 @@
 #include <linux/types.h>
 
 #define CA_NAME_BYTES 16
-#define TCP_CONG_NON_RESTRICTED 1 /* may be a namespace's default, and anybody's */
+#define TCP_CONG_NON_RESTRICTED 1 /* any user may select it, and a namespace may default to it */
 
 #define TCP_CA_CWR 2
 #define TCP_CA_RECOVERY 3

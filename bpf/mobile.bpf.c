@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The mobile's data path: the newest ACK header of each flow is noted on the
- * interface's egress, and its window closed while the daemon orders it; no
- * packet takes a detour but those that the gateway has compressed.
+ * The mobile's data path. On the interface's egress it notes the newest ACK header of each flow.
+ * While the daemon orders it, egress closes the window or withholds a segment (`wake`). Only
+ * compressed segments, and those of flows that the daemon follows, go through the daemon.
  *
  *      sockets, forwarded flows              sockets, forwarded flows
  *            | egress                              ^  ingress
@@ -16,11 +16,11 @@
  *
  * The flow's key has the MH's end first, in both directions.
  *
- * What is ordered holds until a deadline that the daemon puts off again and
- * again: if it hangs or dies, windows go out as they are.
+ * Orders hold until a deadline, which the daemon keeps moving on. If the daemon hangs or dies,
+ * windows leave unchanged.
  *
- * Segments of the FH change what is noted of the MH's side nowhere: what the
- * daemon acknowledges is what the MH itself has acknowledged.
+ * A segment of the FH never changes the noted numbers of the MH. So the daemon acknowledges only
+ * what the MH itself has acknowledged.
  */
 
 /* The order is shared with MOBILE_PATH in crates/net/src/counters.rs. */
@@ -50,10 +50,10 @@ enum counter {
 
 #include "path.h"
 
-/* The header of a compressed payload, before what follows. */
+/* Bytes of the header before a compressed payload. */
 #define COMPRESSED_HEADER_BYTES 7
 
-/* How segments are read: by either way, and, for tests, by one alone. */
+/* READS_BOTH: quick.h reads the headers of most segments, tcp.h the others. Tests use one alone. */
 #define READS_BOTH 0
 #define READS_SLOWLY 1
 #define READS_QUICKLY 2
@@ -65,21 +65,21 @@ struct settings {
 	__u32 mobile_ifindex;
 	__u32 device_ifindex; /* of the daemon's device; 0: none */
 	__u32 own_mark;
-	__u32 withholds; /* `wake` */
-	__u32 has_timers; /* else the daemon looks which flows pause */
-	__u32 reorders_stores; /* the processor does */
-	__u32 reads; /* READS_..., but for tests by both ways */
+	__u32 withholds; /* the scheme is `wake` */
+	__u32 has_timers; /* 0: the daemon checks which flows pause */
+	__u32 reorders_stores; /* the processor may do so */
+	__u32 reads; /* READS_BOTH, but in tests */
 };
 const volatile struct settings settings = {};
 
 #include "noted.h"
 #include "withheld_egress.h"
 
-/* The daemon's orders by stores, through mmap; shared with mobile_path.rs. */
+/* Values that the daemon stores through mmap; shared with mobile_path.rs. */
 struct control {
-	__u64 orders_until_ns; /* CLOCK_MONOTONIC; older: no order holds */
-	__u64 followed; /* flows in the map of that name */
-	__u64 woken_until_ns; /* older: no flow was woken lately */
+	__u64 orders_until_ns; /* CLOCK_MONOTONIC; later no order holds */
+	__u64 followed; /* number of flows in the map `followed` */
+	__u64 woken_until_ns; /* the latest until_ns in the map `woken` */
 };
 
 struct {
@@ -90,13 +90,13 @@ struct {
 	__type(value, struct control);
 } control SEC(".maps");
 
-/* What is ordered for a window; shared with mobile_path.rs. */
+/* The order for a flow's window; shared with mobile_path.rs. */
 struct order {
 	__u32 limited; /* 0: the window is closed */
-	__u32 edge; /* else it ends here; moved on to the last edge sent */
+	__u32 edge; /* if limited: its right edge; see ordered_window() */
 };
 
-/* Flows whose window is to be closed or limited. One that is evicted is open again. */
+/* Flows whose window is to be closed or limited. An evicted flow's window is open again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192); /* replaced before loading */
@@ -105,8 +105,8 @@ struct {
 } closed SEC(".maps");
 
 /*
- * Flows whose plain segments the daemon is to see too: as many as it follows, and one that
- * comes before the one goes that it replaces.
+ * Flows whose plain segments go to the daemon too. There is room for one more than the daemon
+ * follows: a new flow is entered before the flow that it replaces is removed.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -132,9 +132,9 @@ static __always_inline __u64 woken_until(void)
 }
 
 /*
- * The window that is ordered: 0, or what of the MH's own lies before the edge. A unit that has
- * begun counts as one, and the edge goes with it: it is never sent further back, but by less
- * than a unit where the daemon moves the edge at that moment.
+ * The ordered window: 0, or the part of the MH's own window before the edge. It is rounded up to
+ * the window's unit, and the edge moves there. So the edge that is sent moves left by less than
+ * a unit, and only if the daemon sets the edge at that moment.
  */
 static __always_inline __u16 ordered_window(struct order *order, const struct state *state,
 					    const struct segment *segment)
@@ -152,7 +152,7 @@ static __always_inline __u16 ordered_window(struct order *order, const struct st
 	return units;
 }
 
-/* The window as ordered instead of the MH's. */
+/* Replaces the MH's window by the ordered one. */
 static __always_inline void close_window(struct __sk_buff *skb, const struct packet *packet, const struct flow *key,
 					 const struct state *state, const struct segment *segment)
 {
@@ -170,15 +170,15 @@ static __always_inline void close_window(struct __sk_buff *skb, const struct pac
 	if (rewritten == window)
 		return;
 	/*
-	 * The window is not part of the pseudo-header: while the checksum is left to the
-	 * device (CHECKSUM_PARTIAL) the helper changes nothing, as is right.
+	 * The window is not part of the pseudo-header. So the helper rightly changes nothing while
+	 * the checksum is left to the device (CHECKSUM_PARTIAL).
 	 */
 	if (bpf_l4_csum_replace(skb, tcp + CHECKSUM_OFFSET, window, rewritten, sizeof(window))) {
 		count(WINDOW_NOT_CLOSED);
 		return;
 	}
 	if (bpf_skb_store_bytes(skb, tcp + WINDOW_OFFSET, &rewritten, sizeof(rewritten), 0)) {
-		/* As it was: the one without the other would be a wrong checksum. */
+		/* Undo: the new checksum would be wrong with the old window. */
 		bpf_l4_csum_replace(skb, tcp + CHECKSUM_OFFSET, rewritten, window, sizeof(window));
 		count(WINDOW_NOT_CLOSED);
 		return;
@@ -214,12 +214,12 @@ struct read {
 	struct packet packet;
 	struct segment segment;
 	struct flow key;
-	struct outer outer; /* on egress */
+	struct outer outer; /* valid on egress alone */
 	const struct options *options;
 	struct options quick;
 };
 
-/* By upper.h and tcp.h; FOUND, or a reason to pass. */
+/* Reads a packet by upper.h and tcp.h. Returns FOUND, or a reason to pass. */
 static __always_inline int read_slowly(struct __sk_buff *skb, int inward, struct read *read)
 {
 	__u32 link = settings.link_header_bytes;
@@ -291,8 +291,8 @@ static __always_inline int is_followed(const struct flow *key)
 }
 
 /*
- * Whether the daemon is to have it: compressed, or of a flow that it follows. What does
- * not fit the connection would spoil what the daemon knows of it: the host drops that.
+ * Whether the segment goes to the daemon: it is compressed, or of a followed flow. A segment that
+ * does not fit the connection would spoil the daemon's state. It passes, and the host drops it.
  */
 static __always_inline int to_daemon(const struct state *state, const struct segment *segment, const struct flow *key)
 {
@@ -307,7 +307,7 @@ static __always_inline int to_daemon(const struct state *state, const struct seg
 		reason = TAKEN_FOLLOWED;
 	else
 		return 0;
-	/* A RST as the host takes it: RFC 5961, 3.2. */
+	/* The host accepts a RST at RCV.NXT alone: RFC 5961, 3.2. */
 	if (!state || (segment->flags & RST ? segment->seq != state->rcv_nxt : !fits(state, segment, end))) {
 		count(NOT_CREDIBLE);
 		return 0;
@@ -343,7 +343,7 @@ int mobile_ingress(struct __sk_buff *skb)
 	if (!state)
 		return NEXT;
 	if (read.segment.flags & RST) {
-		/* RFC 5961, 3.2: any other the MH itself does not take either. */
+		/* The MH itself accepts no other RST: RFC 5961, 3.2. */
 		if (read.segment.seq == state->rcv_nxt) {
 			bpf_map_delete_elem(&flows, &read.key);
 			forget_withheld(&read.key);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What is known of each flow, and how it becomes known: from the MH's segments
- * on egress, from the FH's on ingress.
+ * The record of each flow. Egress notes the MH's segments in it, ingress the FH's.
  *
  * The program that includes it has `settings.link_header_bytes` and `settings.reorders_stores`,
  * and NOTED_EGRESS, NOTED_INGRESS and NOT_CREDIBLE among its counters.
@@ -12,36 +11,36 @@
 #include "quick.h"
 
 #define LINK_HEADER_BYTES_MAX 14
-/* Sequence numbers that lie further apart are no neighbours. */
+/* An ACK number further below SND.NXT is not of this connection. */
 #define SEQUENCE_REACH (1 << 30)
 
-/* So much may follow a segment of the FH that was held against the MH's numbers, unseen by them. */
+/* The FH may send this many bytes in order until fits() checks a segment again. */
 #define UNCHECKED_MAX (1 << 18)
 
-/* A time measurement that nothing has answered by then begins anew, and gives nothing. */
+/* A measurement without an answer within this time gives no sample, and begins anew. */
 #define TIMED_NS_MAX 10000000000ULL
 
-/* Facts of a flow, by egress; shared with crates/net/src/mobile_path/record.rs. */
+/* Facts of a flow; shared with crates/net/src/mobile_path/record.rs. */
 #define FACT_V6 0x01
-#define FACT_OPAQUE 0x02 /* carries options that a made ACK could not have */
+#define FACT_OPAQUE 0x02 /* it has options that a made ACK would lack */
 #define FACT_SACK 0x04 /* both ends permit it (RFC 2018), or it was seen */
 #define FACT_OPEN 0x40 /* the MH has sent an ACK that is not a SYN */
 #define FACT_TIMESTAMPS 0x80
 
 /*
- * What is known of a flow; shared with crates/net/src/mobile_path/record.rs.
+ * The record of a flow; shared with crates/net/src/mobile_path/record.rs.
  *
- * The parts are cache lines, since the two ways of a flow often run on two processors: in the
- * map the first comes behind 88 bytes of the kernel's and the key's, which every lookup reads.
+ * Its parts are cache lines, since the two directions of a flow often run on two processors. In
+ * the map 88 bytes precede it, the kernel's and the key, which every lookup reads.
  *
- * For an ACK egress writes `ended`, the fields, `begun`, in this order; its SACK blocks have
- * a pair of their own. Who reads from the front to the back and finds the two equal has not read
- * halves of two, where processors keep the order of stores; of others see order_stores().
+ * For each ACK egress writes `ended`, then the fields, then `begun`. SACK blocks have their own
+ * pair. If a reader reads front to back and finds both equal, the fields are of one ACK. That
+ * holds if the processor keeps the order of stores. For other processors see order_stores().
  */
 struct state {
-	/* Of both ways; seldom written. */
+	/* Both directions; seldom written. */
 	__u32 facts;
-	__u32 mh_scale; /* settled before there is an ACK */
+	__u32 mh_scale; /* final before the first ACK */
 	__u32 fh_has_finished;
 	__u32 timed_tsval;
 	__u32 timed_seq;
@@ -61,19 +60,19 @@ struct state {
 	__u64 egress_at_ns;
 	__u64 link[2]; /* the link layer's header */
 	__u32 unused_out[2];
-	__u32 orders; /* only for order_stores() */
+	__u32 orders; /* for order_stores() alone */
 	__u32 ended;
 
 	/* Ingress. */
-	__u64 ingress_at_ns; /* newest segment of the FH */
-	__u64 data_at_ns; /* newest payload of the FH */
+	__u64 ingress_at_ns; /* time of the FH's newest segment */
+	__u64 data_at_ns; /* time of the FH's newest payload */
 	__u64 rtt_at_ns;
 	__u64 rtt_ns;
 	__u64 srtt_ns; /* RFC 6298 */
 	__u32 fh_tsval;
 	__u32 fh_nxt;
-	__u32 fh_ack; /* of its newest segment */
-	__u32 fh_checked; /* the end of the newest that fits() */
+	__u32 fh_ack; /* SEG.ACK of its newest segment */
+	__u32 fh_checked; /* the end of the newest segment that was checked */
 	__u32 unused_in[2];
 
 	/* Egress, with each ACK that has blocks: `sack_begun` is then the ACK's `begun`. */
@@ -97,10 +96,10 @@ struct {
 	__type(value, struct state);
 } flows SEC(".maps");
 
-/* A state with nothing in it; too large for the stack. */
+/* An empty record; too large for the stack. */
 const volatile struct state fresh SEC(".rodata.fresh") = { .mh_scale = SCALE_UNKNOWN };
 
-/* What quick_read() reads too, of a packet that goes out. */
+/* Reads the fields of a packet at egress that quick_read() reads too. */
 static __always_inline void read_outer(struct __sk_buff *skb, struct outer *outer)
 {
 	__u8 start[2] = {};
@@ -114,10 +113,10 @@ static __always_inline void read_outer(struct __sk_buff *skb, struct outer *oute
 }
 
 /*
- * No store that follows is seen before one that came before. Where the processor does not see
- * to that itself an addition whose result is asked for does, which the kernel makes a barrier:
- * w2 = atomic_fetch_add((u32 *)(r1 + 0), w2), of an instruction set (v3) with which the rest
- * would take the verifier ten times as long.
+ * A barrier: stores before it are seen before stores after it. If the processor needs one, it is
+ * w2 = atomic_fetch_add((u32 *)(r1 + 0), w2), which the kernel makes a full barrier. It is
+ * written in bytes: compiled for the instruction set that has it (v3), the whole program would
+ * take the verifier ten times as long.
  */
 static __always_inline void order_stores(struct state *state)
 {
@@ -141,7 +140,7 @@ static __always_inline void sample(struct state *state, __u64 rtt_ns, __u64 now)
 	state->rtt_at_ns = now;
 }
 
-/* The entry of a flow, new if need be; its SYN makes it a new one. */
+/* The flow's entry, made if it is missing. A SYN of a new connection replaces it. */
 static __always_inline struct state *enter(const struct flow *key, const struct packet *packet,
 					   const struct segment *segment)
 {
@@ -167,12 +166,12 @@ static __always_inline void add_facts(struct state *state, __u32 facts)
 		state->facts |= facts;
 }
 
-/* Starts the clocks by which the FH's answer is a round trip. */
+/* Starts measurements of a round trip: by timestamp, and by sequence number. */
 static __always_inline void time_egress(struct state *state, const struct segment *segment,
 					const struct options *options, __u32 length, __u64 now)
 {
 	if (options->timestamps) {
-		/* The first segment with this value: an earlier one might be what is answered. */
+		/* Only the first segment with this TSval: the FH may answer the first one. */
 		int first = options->tsval != state->tsval || !(state->facts & FACT_TIMESTAMPS);
 		int idle = !state->tsval_timed_at_ns || now - state->tsval_timed_at_ns > TIMED_NS_MAX;
 
@@ -249,7 +248,7 @@ static __always_inline void note_egress(struct state *state, const struct segmen
 		if (options->sack_blocks)
 			add_facts(state, FACT_SACK);
 		if (segment->flags & ACK) {
-			/* One that another processor has overtaken is not the newest. */
+			/* A newer ACK may have been noted on another processor. */
 			if (!(state->facts & FACT_OPEN) || at_or_after(segment->ack, state->rcv_nxt))
 				note_ack(state, segment, options, outer, segment->seq + length);
 			add_facts(state, FACT_OPEN);
@@ -260,8 +259,8 @@ static __always_inline void note_egress(struct state *state, const struct segmen
 }
 
 /*
- * What an off-path sender would have to guess (RFC 9293, 3.10.7.4; RFC 5961), of a
- * segment of a connection that stands; its ACK bit is not asked for.
+ * Whether the numbers fit an established connection. An off-path sender would have to guess them
+ * (RFC 9293, 3.10.7.4; RFC 5961). The ACK bit is not needed: compressed segments lack it.
  */
 static __always_inline int fits(const struct state *state, const struct segment *segment, __u32 end)
 {
@@ -273,14 +272,14 @@ static __always_inline int fits(const struct state *state, const struct segment 
 	if (at_or_after(segment->ack, state->snd_nxt + 1) ||
 	    !at_or_after(segment->ack, state->snd_nxt - SEQUENCE_REACH))
 		return 0;
-	/* An end's own retransmissions lie before, by a window at most. */
+	/* The FH's retransmissions lie below RCV.NXT, by a window at most. */
 	return (__s32)(segment->seq - state->rcv_nxt) <= window + (1 << 16) &&
 	       (__s32)(end - state->rcv_nxt) >= -(window + (1 << 16));
 }
 
 /*
- * The next one after a segment that was believed, with the same ACK: who hits that knows both
- * numbers. So what egress writes need not be read for each.
+ * Whether it follows a believed segment in order, with the same ACK: its sender knows both numbers.
+ * So the fields that egress writes need not be read for each segment.
  */
 static __always_inline int continues(const struct state *state, const struct segment *segment, __u32 end)
 {
@@ -289,7 +288,7 @@ static __always_inline int continues(const struct state *state, const struct seg
 	       state->facts & FACT_OPEN;
 }
 
-/* Any segment whose ACK is to be believed. */
+/* Whether the numbers of the segment are believed. */
 static __always_inline int credible(struct state *state, const struct segment *segment, __u32 end)
 {
 	if (continues(state, segment, end))
@@ -320,7 +319,7 @@ static __always_inline void time_ingress(struct state *state, const struct segme
 	    at_or_after(state->tsval, options->tsecr)) {
 		__u64 since = now - state->tsval_timed_at_ns;
 
-		/* The FH may have had nothing to send: a pause as long as all that is no sample. */
+		/* No sample if half of that time was a gap: the FH may have had nothing to send. */
 		if (!rtt && (gap < since / 2 || since < state->srtt_ns))
 			rtt = since;
 		state->tsval_timed_at_ns = 0;
@@ -332,7 +331,7 @@ static __always_inline void time_ingress(struct state *state, const struct segme
 		sample(state, rtt, now);
 }
 
-/* Whether it fits, and is noted. */
+/* Notes the segment if it is credible; whether it was. */
 static __always_inline int note_ingress(struct state *state, const struct segment *segment,
 					const struct options *options)
 {
@@ -346,10 +345,10 @@ static __always_inline int note_ingress(struct state *state, const struct segmen
 	now = bpf_ktime_get_ns();
 	time_ingress(state, segment, options, now);
 	if (segment->flags & SYN) {
-		/* RFC 7323, 2.2: one end without it, and neither scales. */
+		/* Both ends scale, or neither does (RFC 7323, 2.2). */
 		if (options->scale == SCALE_UNKNOWN)
 			state->mh_scale = 0;
-		/* The same for clocks (3.2). */
+		/* The same for timestamps (3.2). */
 		if (!options->timestamps)
 			state->facts &= ~FACT_TIMESTAMPS;
 		if (!options->permits_sack)

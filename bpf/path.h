@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What all data paths share: the numbers of protocols, counters, and the daemon's
- * sign of life.
+ * What all data paths share: protocol numbers, counters, and the daemon's heartbeat.
  *
  * The program that includes it defines `enum counter` before: COUNTERS comes last.
  */
@@ -47,7 +46,7 @@ static __always_inline int pass(__u32 reason)
 	return NEXT;
 }
 
-/* CLOCK_MONOTONIC of the daemon's last sign of life, written through mmap. */
+/* CLOCK_MONOTONIC of the daemon's last heartbeat, written through mmap. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

@@ -2,7 +2,7 @@
 /*
  * A TCP segment's header and options, for programs on whole packets.
  *
- * What reads a packet is given where its link layer's header ends.
+ * Functions that read a packet get the length of its link layer's header.
  */
 #ifndef HOLDFAST_TCP_H
 #define HOLDFAST_TCP_H
@@ -18,7 +18,7 @@
 
 #define TCP_HEADER_BYTES 20
 #define TCP_OPTIONS_BYTES_MAX 40
-/* Room for the largest read at any offset below OPTIONS_MASK. */
+/* Room for the largest read at any offset up to OPTIONS_MASK. */
 #define OPTIONS_ROOM 104
 #define OPTIONS_MASK 63
 #define WINDOW_OFFSET 14
@@ -63,8 +63,8 @@ struct options {
 };
 
 /*
- * Where options are read: for each path through memory of its own the verifier
- * would go through the loop once more than it has patience for.
+ * The memory in which options are read. On the stack the verifier would follow the loop anew
+ * for each path to it, and exceed its limit.
  */
 struct scratch {
 	__u8 bytes[OPTIONS_ROOM];
@@ -88,7 +88,7 @@ static __always_inline int at_or_after(__u32 a, __u32 b)
 	return (__s32)(a - b) >= 0;
 }
 
-/* Reads the fixed part; 0, or a reason to pass. */
+/* Reads the fixed part of the header. Returns 0, or a reason to pass. */
 static __always_inline int read_segment(struct __sk_buff *skb, __u32 link_header_bytes, const struct packet *packet,
 					struct segment *segment)
 {
@@ -165,12 +165,12 @@ static __always_inline void walk_options(struct __sk_buff *skb, const struct seg
 
 	if (end < 4 || end > TCP_OPTIONS_BYTES_MAX)
 		return;
-	/* It is below already; the verifier of Linux 6.1 forgets what was compared once it is spilled. */
+	/* It is below already. The verifier of Linux 6.1 forgets the comparison at a spill. */
 	beyond_4 = end - 4;
 	asm volatile("%0 &= %1" : "+r"(beyond_4) : "i"(OPTIONS_MASK));
 	if (bpf_skb_load_bytes(skb, segment->options_offset, bytes, beyond_4 + 4))
 		return;
-	/* What most segments have (RFC 7323, appendix A). */
+	/* Timestamps alone, as most segments have them (RFC 7323, appendix A). */
 	if (end == 12 && word(bytes) == 0x0101080a) {
 		options->tsval = word(bytes + 4);
 		options->tsecr = word(bytes + 8);
@@ -202,7 +202,7 @@ static __always_inline void walk_options(struct __sk_buff *skb, const struct seg
 	}
 }
 
-/* The options, until they are read again on this processor. */
+/* Reads the options. The result is valid until the next call on this processor. */
 static __always_inline struct options *read_options(struct __sk_buff *skb, const struct segment *segment)
 {
 	__u32 zero = 0;

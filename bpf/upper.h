@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The way to a packet's TCP header, for the programs that know TCP.
+ * Finds a packet's TCP header, for the programs that handle TCP.
  *
  * The program that includes it has PASSED_NOT_TCP, PASSED_FRAGMENT, PASSED_EXTENSION,
  * PASSED_VLAN and PASSED_MALFORMED among its counters.
@@ -19,11 +19,11 @@
 struct packet {
 	__u32 upper_offset; /* of the TCP or ICMP header, from the frame's start */
 	__u32 ip_bytes; /* the packet's length as its IP header has it; 0: unknown (BIG TCP) */
-	__u8 upper; /* protocol of it */
+	__u8 upper; /* its protocol */
 	__u8 version; /* 4 or 6 */
 };
 
-/* Finds the upper-layer header; what it cannot is a reason to pass. */
+/* Finds the upper-layer header. Returns FOUND, or a reason to pass. */
 static __always_inline int parse_ipv4(struct __sk_buff *skb, __u32 link_header_bytes, struct packet *packet)
 {
 	__u8 header[20];
@@ -65,7 +65,7 @@ static __always_inline int parse_ipv6(struct __sk_buff *skb, __u32 link_header_b
 			return PASSED_FRAGMENT;
 		if (next != NEXT_HOP_BY_HOP && next != NEXT_ROUTING && next != NEXT_DESTINATION)
 			return PASSED_NOT_TCP;
-		/* RFC 8200, 4.1: the first one, or not at all. */
+		/* Hop-by-hop options come first, or not at all: RFC 8200, 4.1. */
 		if (next == NEXT_HOP_BY_HOP && i > 0)
 			return PASSED_EXTENSION;
 		if (bpf_skb_load_bytes(skb, offset, extension, sizeof(extension)))
@@ -87,10 +87,10 @@ static __always_inline int parse(struct __sk_buff *skb, __u32 link_header_bytes,
 	return PASSED_NOT_TCP;
 }
 
-/* A connection as a packet names it: the sender's address and port first. */
+/* A flow as a packet names it: the sender's address and port first. */
 struct flow {
 	__u8 addresses[32]; /* IPv4 in the first eight */
-	__u16 ports[2]; /* in network order, as all here */
+	__u16 ports[2]; /* all in network order */
 };
 
 static __always_inline int flow_of(struct __sk_buff *skb, __u32 link_header_bytes, const struct packet *packet,

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The withheld segment of `wake`, at egress: while a flow downloads in bulk, what leaves
- * acknowledges one segment of the FH less than the MH has acknowledged.
+ * The withheld segment of `wake`, at egress. While a flow downloads in bulk, the ACKs that leave
+ * acknowledge one segment of the FH less than the MH has.
  *
  *          bulk, nothing missing                the FH pauses (timer), something is missing,
  *  RELEASED ------------------------> WITHHELD  a FIN, no order of the daemon, link up
  *     ^                                 |
  *     +---------------------------------+
  *
- * Who writes what: ingress its part, egress its own, the timer `released`. So no lock
- * is needed: nothing below `released` leaves. `bulk` is cleared by all three: what is lost then
- * is a round trip.
+ * No lock is needed. Ingress and egress each write their own part. The timer and a wake-up set
+ * `released`, and no ACK below it leaves. All of them write `bulk` and the epoch: a race there
+ * costs one round trip.
  *
- * The program that includes it has `orders_until`, and WITHHELD, NOT_WITHHELD, RELEASED and
- * ECHO_RENEWED among its counters.
+ * The program that includes it has `settings.has_timers` and `settings.reorders_stores`, and
+ * WITHHELD, NOT_WITHHELD, RELEASED and ECHO_RENEWED among its counters.
  */
 #ifndef HOLDFAST_WITHHELD_EGRESS_H
 #define HOLDFAST_WITHHELD_EGRESS_H
@@ -25,7 +25,7 @@ struct leaves {
 	__u32 window; /* not scaled */
 };
 
-/* Number and window, lowered by one segment where that can be. */
+/* Lowers the ACK number by one segment, if the window field can keep the right edge. */
 static __always_inline struct leaves lowered(struct leaves own, __u32 scale, __u32 floor,
 					     const struct withheld *withheld)
 {
@@ -43,7 +43,7 @@ static __always_inline struct leaves lowered(struct leaves own, __u32 scale, __u
 	if (at_or_after(left.ack, own.ack) || own.window << scale < WINDOW_SEGMENTS_MIN * piece)
 		return own;
 	window = own.window + ((own.ack - left.ack) >> scale);
-	/* Neither beyond what the field can hold, nor a unit that is more than a segment. */
+	/* Not if the field cannot hold it, or if its unit is more than a segment. */
 	if (window > 0xffff || window == own.window)
 		return own;
 	left.window = window;
@@ -51,8 +51,8 @@ static __always_inline struct leaves lowered(struct leaves own, __u32 scale, __u
 }
 
 /*
- * What was stored before is seen by others before what is read after. As order_stores(), and where
- * the processor locks the addition, any will do.
+ * A full barrier: stores before it are seen before loads after it. The instruction is that of
+ * order_stores(). On x86 any locked addition is such a barrier.
  */
 static __always_inline void order_all(struct withheld *withheld)
 {
@@ -75,10 +75,10 @@ static __always_inline __u64 quiet_ns(__u64 srtt)
 }
 
 /*
- * The timer: no segment was withheld for a while, or the FH pauses. It runs again and again
- * while something is held, so that no packet has to set it anew.
+ * The timer. If no ACK was lowered for quiet_ns(), the FH pauses: the segment is released.
+ * Otherwise the timer starts itself anew, so that no packet has to start it.
  */
-static int look_whether_it_pauses(void *map, struct flow *key, struct withheld *withheld)
+static int check_pause(void *map, struct flow *key, struct withheld *withheld)
 {
 	struct state *state = bpf_map_lookup_elem(&flows, key);
 	__u64 quiet = quiet_ns(state ? state->srtt_ns : 0);
@@ -89,7 +89,7 @@ static int look_whether_it_pauses(void *map, struct flow *key, struct withheld *
 
 	(void)map;
 	withheld->armed = 0;
-	/* What is withheld from here on sets the timer itself. */
+	/* A segment that is withheld from here on starts the timer. */
 	order_all(withheld);
 	withheld_at = *(volatile __u64 *)&withheld->withheld_at_ns;
 	if (!withheld_at || withheld_at == withheld->done_at_ns)
@@ -106,7 +106,7 @@ static int look_whether_it_pauses(void *map, struct flow *key, struct withheld *
 	withheld->bulk = 0;
 	withheld->epoch_segments = 0;
 	withheld->epoch_at_ns = now;
-	/* What is withheld by then is not what was released. */
+	/* Egress may have withheld a newer one meanwhile: its withheld_at_ns differs. */
 	withheld->done_at_ns = withheld_at;
 	count(RELEASED);
 	pause = bpf_ringbuf_reserve(&pauses, sizeof(*pause), 0);
@@ -118,38 +118,38 @@ static int look_whether_it_pauses(void *map, struct flow *key, struct withheld *
 	return 0;
 }
 
-/* Whether it can be withheld: the timer has to release it. */
+/* Notes the withheld ACK, and starts the timer that releases it. 0: it cannot be withheld. */
 static __always_inline int withhold(struct withheld *withheld, __u32 ack, __u64 srtt, __u64 now)
 {
 	withheld->withheld_ack = ack;
 	withheld->withheld_at_ns = now;
-	/* The interpreter, where there is no compiler, has no callbacks. */
+	/* Without a compiler (JIT) there are no callbacks: the daemon checks for pauses. */
 	if (!settings.has_timers)
 		return 1;
-	/* Either the timer sees what is held, or we that it is not set. */
+	/* Either the timer sees withheld_at_ns, or this function sees that it is not armed. */
 	order_all(withheld);
 	if (*(volatile __u32 *)&withheld->armed)
 		return 1;
 	withheld->armed = 1;
-	/* It fails if there is one already. */
+	/* It fails if the timer is initialised already. */
 	bpf_timer_init(&withheld->timer, &withheld_segments, CLOCK_OF_TIMERS);
-	bpf_timer_set_callback(&withheld->timer, look_whether_it_pauses);
+	bpf_timer_set_callback(&withheld->timer, check_pause);
 	if (!bpf_timer_start(&withheld->timer, quiet_ns(srtt), 0))
 		return 1;
-	/* The kernel has no room for it, for the moment. */
+	/* The kernel has no memory for the timer at this moment. */
 	withheld->armed = 0;
 	withheld->withheld_at_ns = 0;
 	return 0;
 }
 
-/* The fields of a segment that may leave changed, as they lie in the packet. */
+/* The fields of a segment that egress may change, in network order. */
 struct fields {
 	__u32 ack;
-	__u32 window; /* in its first half */
+	__u32 window; /* in its first two bytes */
 	__u32 echo;
 };
 
-/* A number that begins at an odd offset counts in the checksum with its bytes turned. */
+/* A field at an odd offset enters the checksum with its bytes swapped. */
 static __always_inline __u32 turned(__u32 number, __u32 offset)
 {
 	return offset & 1 ? number << 8 | number >> 24 : number;
@@ -187,7 +187,7 @@ static __always_inline const struct woken *woken_now(const struct flow *key, __u
 	return of && now < of->until_ns ? of : 0;
 }
 
-/* The FH's clock now, less the way. */
+/* The TSecr to send now: `woken->echo`, moved on by the FH's clock. */
 static __always_inline __u32 fresh_echo(const struct woken *woken, __u64 now)
 {
 	__u64 since = now > woken->echo_at_ns ? now - woken->echo_at_ns : 0;
@@ -195,7 +195,7 @@ static __always_inline __u32 fresh_echo(const struct woken *woken, __u64 now)
 	return woken->echo + (__u32)(since * woken->ticks_per_s / 1000000000ULL);
 }
 
-/* What nothing that leaves goes below. An old number that has turned over is no floor. */
+/* No ACK below this leaves. A released number far ahead is old: the numbers have wrapped. */
 static __always_inline __u32 floor_of(const struct withheld *withheld)
 {
 	__u32 floor = withheld->acked_out;
@@ -224,15 +224,15 @@ static __always_inline struct leaves decide(struct withheld *withheld, const str
 	}
 	floor = floor_of(withheld);
 	if (!at_or_after(own.ack, floor))
-		return own; /* another one has overtaken it */
+		return own; /* a newer ACK has left before it */
 	if (withheld->in_facts & IN_GAP && !at_or_after(own.ack, withheld->beyond_gap))
 		missing = 1;
-	/* An answer's end: a new request, or a short segment, on which Nagle's rule may wait. */
+	/* Not at an answer's end: this is a new request, or Nagle's rule may wait for this ACK. */
 	if (answered && (segment->payload || (own.ack - withheld->first_boundary) % (withheld->piece ?: 1)))
 		ordered = 0;
 	if (segment->flags & FIN || state->fh_has_finished || state->facts & FACT_OPAQUE || state->mh_scale > SCALE_MAX)
 		ordered = 0;
-	/* A wake-up without SACK ends in a crawl: docs/schemes/wake.md. */
+	/* Without SACK the recovery after a wake-up is very slow: docs/schemes/wake.md. */
 	if (!(state->facts & FACT_SACK))
 		ordered = 0;
 	if (ordered && withheld->bulk && !missing)
@@ -245,7 +245,7 @@ static __always_inline struct leaves decide(struct withheld *withheld, const str
 	return left;
 }
 
-/* A segment of the MH; `note_egress` has noted it, and its options are read. */
+/* Handles a segment of the MH that note_egress() has noted. */
 static __always_inline void withheld_egress(struct __sk_buff *skb, const struct packet *packet, const struct flow *key,
 					    const struct segment *segment, const struct options *options,
 					    const struct state *state, __u64 orders, __u64 woken_until)
@@ -262,7 +262,7 @@ static __always_inline void withheld_egress(struct __sk_buff *skb, const struct 
 	if (segment->payload)
 		withheld->upload_at_ns = now;
 	woken = woken_now(key, woken_until, now);
-	/* An old number that has turned over is none. */
+	/* Not if withheld->released is as new. One far ahead is old: the numbers have wrapped. */
 	if (woken && (!withheld->has_released || woken->released - withheld->released - 1 < AHEAD_MAX ||
 		      withheld->released - woken->released > AHEAD_MAX)) {
 		withheld->released = woken->released;
@@ -279,7 +279,7 @@ static __always_inline void withheld_egress(struct __sk_buff *skb, const struct 
 	to.ack = bpf_htonl(left.ack);
 	to.window = bpf_htons(left.window);
 	to.echo = from.echo;
-	/* Opaque: signed, perhaps. */
+	/* An opaque segment may be signed: it leaves unchanged. */
 	if (woken && woken->renews && !(state->facts & FACT_OPAQUE) && options->timestamps &&
 	    at_or_after(woken->stale, options->tsecr)) {
 		to.echo = bpf_htonl(fresh_echo(woken, bpf_ktime_get_boot_ns()));
@@ -290,7 +290,7 @@ static __always_inline void withheld_egress(struct __sk_buff *skb, const struct 
 	if (from.ack != to.ack)
 		count(WITHHELD);
 	if (store_fields(skb, packet->upper_offset, options->echo_offset, &from, &to)) {
-		/* As it was: what can be written once can be written again. */
+		/* Undo: what could be written once can be written a second time. */
 		store_fields(skb, packet->upper_offset, options->echo_offset, &to, &from);
 		withheld->acked_out = segment->ack;
 		withheld->withheld_at_ns = 0;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The withheld segment of `wake`, at ingress: where the FH's segments end,
- * whether the flow downloads in bulk, what its clock shows. withheld_egress.h has what egress does with it.
- * The same as WithheldSegment in crates/core/src/mobile_host/withheld.rs, which is the reference:
- * its cases are run through both.
+ * The withheld segment of `wake`, at ingress: the FH's segment boundaries, whether the flow
+ * downloads in bulk, and the FH's clock. Egress uses them in withheld_egress.h. The reference is
+ * WithheldSegment in crates/core/src/mobile_host/withheld.rs: its cases are run through both.
  */
 #ifndef HOLDFAST_WITHHELD_INGRESS_H
 #define HOLDFAST_WITHHELD_INGRESS_H
@@ -29,33 +28,33 @@
 #define SHORTEST_NS 10000000000ULL
 /* Of withheld/fh_clock.rs. */
 #define MEASURED_FROM_NS 300000000000ULL
-#define UNHEARD_NS_MAX 1000000000000ULL
+#define SILENCE_NS_MAX 1000000000000ULL
 
 #define CLOCK_OF_TIMERS 1 /* CLOCK_MONOTONIC */
 #define ACK_OFFSET 8
 
 /* Facts of ingress. */
-#define IN_PUSHED 0x01 /* pushed_end is one */
-#define IN_GAP 0x02 /* beyond_gap is one */
+#define IN_PUSHED 0x01 /* pushed_end is valid */
+#define IN_GAP 0x02 /* beyond_gap is valid */
 
 /* Facts of egress. */
-#define OUT_SEEN 0x01 /* acked_out is one */
+#define OUT_SEEN 0x01 /* acked_out is valid */
 
-/* The same of crates/net/src/mobile_path/withheld_segments.rs. */
+/* Shared with crates/net/src/mobile_path/withheld_segments.rs. */
 struct withheld {
 	/* Ingress: where segments of the FH end, and how many come. */
 	__u32 first_boundary;
 	__u32 last_boundary;
-	__u32 piece; /* 0: nothing is known */
+	__u32 piece; /* bytes of a segment; 0: not known */
 	__u32 in_facts;
 	__u32 pushed_end;
 	__u32 beyond_gap;
 	__u32 epoch_segments;
-	__u32 bulk; /* the timer and who wakes the FH clear it */
+	__u32 bulk; /* the timer and a wake-up clear it */
 	__u64 epoch_at_ns;
 	__u64 rtt_min_ns;
 
-	/* The FH's clock, three readings of it; by CLOCK_BOOTTIME, which goes on in a suspend. */
+	/* Three readings of the FH's clock. Times are CLOCK_BOOTTIME, which runs in a suspend. */
 	__u64 clock_first_at_ns;
 	__u64 clock_next_at_ns;
 	__u64 clock_newest_at_ns;
@@ -69,14 +68,14 @@ struct withheld {
 	__u32 withheld_ack; /* the MH's own number */
 	__u64 withheld_at_ns; /* 0, or the same as done_at_ns: nothing is withheld */
 
-	/* The timer's: what was withheld at that time is released; nothing below leaves. */
+	/* Timer: the segment withheld at done_at_ns is released; no ACK below `released` leaves. */
 	__u64 done_at_ns;
 	__u32 released;
 	__u32 has_released;
 	__u32 armed;
-	__u32 turns; /* only what order_all() adds to */
+	__u32 turns; /* for order_all() alone */
 
-	/* Ingress: since when rtt_min_ns is the shortest, and that of the time before. */
+	/* Ingress: since when rtt_min_ns is measured, and the shortest before that time. */
 	__u64 rtt_min_at_ns;
 	__u64 rtt_before_ns;
 
@@ -88,8 +87,8 @@ struct withheld {
 	__u32 last_segments;
 	__u32 unused;
 
-	/* When the MH last sent data that acknowledge all of an answer (egress), and when the answer to
-	 * that began (ingress). */
+	/* Egress: when the MH last sent a request, data that acknowledge all of an answer. Ingress:
+	 * when the newest answer began. */
 	__u64 requested_at_ns;
 	__u64 answer_at_ns;
 	struct bpf_timer timer;
@@ -110,21 +109,21 @@ struct {
 	__type(value, struct withheld);
 } withheld_segments SEC(".maps");
 
-/* One with nothing in it; too large for the stack. */
+/* An empty record; too large for the stack. */
 const volatile struct withheld no_withheld SEC(".rodata.none") = {};
 
 /*
- * Flows that the daemon has woken, by the daemon alone: nothing below `released` leaves, and
- * echoes from before the outage are renewed.
+ * Flows that the daemon has woken; the daemon alone writes the map. No ACK below `released`
+ * leaves, and timestamp echoes from before the outage are replaced.
  */
 struct woken {
 	__u32 released;
 	__u32 stale; /* the newest TSecr from before the outage */
-	__u32 echo; /* the FH's clock at `echo_at_ns`, less the way */
-	__u32 renews; /* echoes up to `stale` are renewed */
+	__u32 echo; /* the TSecr to send at `echo_at_ns` */
+	__u32 renews; /* 1: echoes up to `stale` are replaced */
 	__u64 echo_at_ns; /* CLOCK_BOOTTIME */
 	__u64 ticks_per_s;
-	__u64 until_ns; /* and then no longer */
+	__u64 until_ns; /* the entry holds until then; CLOCK_MONOTONIC */
 };
 
 struct {
@@ -134,7 +133,7 @@ struct {
 	__type(value, struct woken);
 } woken SEC(".maps");
 
-/* A report to the daemon: the flow's withheld segment was released, the FH pauses. */
+/* A report to the daemon: the FH pauses, so the flow's withheld segment was released. */
 struct pause {
 	struct flow flow;
 	__u32 ack;
@@ -145,7 +144,7 @@ struct {
 	__uint(max_entries, 1 << 16);
 } pauses SEC(".maps");
 
-/* Another connection, or none any more: what was known is not about it. */
+/* The connection ends, or another one begins: its records are deleted. */
 static __always_inline void forget_withheld(const struct flow *key)
 {
 	if (!settings.withholds)
@@ -158,8 +157,8 @@ static __always_inline void note_clock(struct withheld *withheld, __u32 tsval)
 {
 	__u64 now = bpf_ktime_get_boot_ns();
 
-	/* What is 1000 s old is no measure any more: a fast clock may have turned over. */
-	if (!withheld->clock_newest_at_ns || now - withheld->clock_newest_at_ns > UNHEARD_NS_MAX) {
+	/* A reading older than 1000 s does not count: a fast clock may have wrapped. */
+	if (!withheld->clock_newest_at_ns || now - withheld->clock_newest_at_ns > SILENCE_NS_MAX) {
 		withheld->clock_first = withheld->clock_next = withheld->clock_newest = tsval;
 		withheld->clock_first_at_ns = withheld->clock_next_at_ns = withheld->clock_newest_at_ns = now;
 		return;
@@ -187,7 +186,7 @@ static __always_inline void note_boundaries(struct withheld *withheld, __u32 seq
 		withheld->piece = piece;
 	}
 	withheld->last_boundary = seq + length;
-	/* Numbers turn over: the start follows at a distance. */
+	/* Sequence numbers wrap: the first boundary follows at a distance. */
 	if (withheld->last_boundary - withheld->first_boundary > SPAN_MAX)
 		withheld->first_boundary += SPAN_MAX / 2 / (withheld->piece ?: 1) * withheld->piece;
 }
@@ -200,8 +199,8 @@ static __always_inline __u64 shortest_ns(const struct withheld *withheld)
 }
 
 /*
- * Whether the data that have come are the first of an answer: nothing came since the MH's request, for
- * as long as it takes; or nothing came before.
+ * Whether this data begins an answer. It is the flow's first data, or the first since the MH's
+ * request, and 3/4 of the shortest round trip have passed since the request.
  */
 static __always_inline int begins_answer(const struct withheld *withheld, __u64 now)
 {
@@ -211,7 +210,7 @@ static __always_inline int begins_answer(const struct withheld *withheld, __u64 
 					 now >= requested_at + shortest_ns(withheld) / 4 * REQUESTED_QUARTERS);
 }
 
-/* Whether the flow downloads in bulk: by segments in a round trip. */
+/* Counts the segments in a round trip, and sets whether the flow downloads in bulk. */
 static __always_inline void count_bulk(struct withheld *withheld, __u32 segments, __u64 rtt, __u64 now)
 {
 	__u64 epoch = rtt;
@@ -237,7 +236,7 @@ static __always_inline void count_bulk(struct withheld *withheld, __u32 segments
 		withheld->bulk = 0;
 	}
 	if (now - withheld->data_at_ns > epoch / 4 * GAP_QUARTERS) {
-		/* Of a download long ago. */
+		/* The count is of a download long ago. */
 		if (now - withheld->data_at_ns > 2 * epoch)
 			withheld->last_segments = 0;
 		withheld->bulk = 0;
@@ -251,7 +250,7 @@ static __always_inline void count_bulk(struct withheld *withheld, __u32 segments
 		return;
 	shortest = shortest_ns(withheld);
 	least = rtt > shortest + shortest / QUEUE_SHARE ? QUEUED_SEGMENTS : BULK_SEGMENTS;
-	/* After a pause the time is longer than what was counted: it begins anew. */
+	/* After a pause the epoch is too long: its count is not used. */
 	withheld->last_segments = since < 2 * epoch ? withheld->epoch_segments : 0;
 	withheld->bulk =
 		since < 2 * epoch && withheld->epoch_segments >= least && now >= withheld->answer_at_ns + ANSWER_NS;
@@ -259,7 +258,7 @@ static __always_inline void count_bulk(struct withheld *withheld, __u32 segments
 	withheld->epoch_segments = 0;
 }
 
-/* A segment of the FH that fits; `note_ingress` has noted it. */
+/* Handles a segment of the FH that note_ingress() has noted. */
 static __always_inline void withheld_ingress(struct __sk_buff *skb, const struct flow *key, const struct state *state,
 					     const struct segment *segment)
 {

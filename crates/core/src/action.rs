@@ -160,7 +160,7 @@ pub struct Made<H> {
 }
 
 /// A report to the MH that its oldest segment could not be delivered while the link was down
-/// (RFC 6069). It takes one doubling of a sender's retransmission timer back.
+/// (RFC 6069). It undoes one doubling of a sender's RTO.
 #[derive(Clone, Debug)]
 pub struct Unreachable<H> {
     /// Headers of an earlier segment to the MH.
@@ -169,7 +169,7 @@ pub struct Unreachable<H> {
     pub key: FlowKey,
     /// SEG.SEQ of that segment: the newest number that the FH has acknowledged.
     pub seq: SeqNum,
-    /// How often it is sent.
+    /// The number of copies to send.
     pub copies: u8,
 }
 

@@ -6,12 +6,12 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-/// A Linux sender's first RTO is no shorter (`TCP_RTO_MIN`): it adds this to its smoothed round trip.
+/// The shortest first RTO of a Linux sender (`TCP_RTO_MIN`): it adds this to its smoothed round trip.
 pub(crate) const RTO_VARIATION_MIN: Duration = Duration::from_millis(200);
 /// More doublings than a sender has in ten minutes.
 const DOUBLINGS_MAX: usize = 12;
 
-/// When a sender's timer expires that began to run at `timer_at`: `rto` is its first RTO, `rto_max`
+/// The expiries of a sender's timer that began to run at `timer_at`. `rto` is its first RTO, `rto_max`
 /// the longest one.
 pub(crate) fn expiries(
     timer_at: Instant,
@@ -27,9 +27,9 @@ pub(crate) fn expiries(
     all.map(|(expiry, _)| expiry)
 }
 
-/// How often a sender may have doubled its RTO in this time of silence, and once more: this number of
-/// ICMP unreachables undoes its whole back-off (RFC 6069). 0: not even
-/// its first RTO can have passed.
+/// The number of ICMP unreachables that undo a sender's whole back-off after this time of silence
+/// (RFC 6069). It is the number of times that the sender may have doubled its RTO, and one more. 0: not
+/// even its first RTO can have passed.
 pub(crate) fn doublings(silent: Duration) -> u8 {
     let all = expiries(Instant::ZERO, RTO_VARIATION_MIN, Duration::MAX).take(DOUBLINGS_MAX);
     let doublings = all

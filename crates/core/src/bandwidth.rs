@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a cell's capacity is divided by, with every scheme (`[bandwidth]`): the estimate of the
+//! How a cell's capacity is divided, with every scheme (`[bandwidth]`): the estimate of the
 //! capacity, the shares by need and weight, and the pacing to a share. The rules are those of the
 //! bandwidth management module of M-TCP's supervisor host (Brown and Singh, 1997, 3.1 and 4).
 
@@ -16,13 +16,13 @@ const QUEUE_STANDS: Duration = Duration::from_millis(25);
 const GROWTH: u64 = 16;
 /// With a queue the estimate is this part below the delivered rate, so that the queue drains.
 const DRAIN: u64 = 16;
-/// A segment and the next one, which its ACK may wait for (RFC 1122, 4.2.3.2), are no queue on a
-/// slow link, bytes (RFC 8289, 4.4).
+/// Bytes that are no queue on a slow link (RFC 8289, 4.4): a segment, and the next one, because the ACK
+/// may wait for it (RFC 1122, 4.2.3.2).
 const NO_QUEUE_BYTES: u64 = 2 * 1500;
 /// A queue longer than this many times [`QUEUE_STANDS`] is drained faster.
 const QUEUE_IS_LONG: u32 = 4;
 const DRAIN_LONG: u64 = 4;
-/// No estimate is less, bytes a second.
+/// The smallest estimate, in bytes a second.
 const ESTIMATE_MIN: u64 = 10_000;
 
 /// The capacity of a cell, estimated from what it has delivered.
@@ -155,11 +155,11 @@ pub(crate) struct Share {
     pub pacer: Pacer,
     /// The assigned rate, bytes a second.
     pub assigned: Option<u64>,
-    /// It had a share at some time.
+    /// It has had a share.
     pub in_cell: bool,
     /// Bytes that the FH has sent since the shares were computed.
     pub offered: u64,
-    /// The need at that time, bytes a second; `None`: unlimited.
+    /// The need when the shares were last computed, bytes a second; `None`: unlimited.
     pub need: Option<u64>,
 }
 
@@ -195,7 +195,7 @@ impl Share {
 pub(crate) struct CellMember {
     /// The cell, by its index in the settings; none: it is in no cell.
     pub cell: Option<usize>,
-    /// Its share counts this many times.
+    /// The weight of its share.
     pub weight: u32,
     /// It takes part now.
     pub is_active: bool,

@@ -18,7 +18,7 @@ impl CacheBudget {
         }
     }
 
-    /// Another limit. What is above it stays until it is acknowledged.
+    /// Sets another limit. Bytes above it stay until they are acknowledged.
     pub(crate) const fn set_bytes_max(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
     }
@@ -28,7 +28,7 @@ impl CacheBudget {
         self.bytes
     }
 
-    /// Bytes that may be kept besides.
+    /// Bytes that may be cached in addition.
     pub(crate) const fn free(&self) -> usize {
         self.bytes_max.saturating_sub(self.bytes)
     }

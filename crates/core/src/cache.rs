@@ -70,7 +70,7 @@ pub(crate) struct Piece<P> {
 pub(crate) enum Insertion {
     /// Everything in it is cached now: newly, or since earlier.
     Cached {
-        /// What was missing before, as it counts against a limit: 0 if nothing was.
+        /// The bytes that were missing before, as they count against a limit; 0 if none was missing.
         new_bytes: u32,
     },
     /// A limit does not allow it.
@@ -128,8 +128,8 @@ impl<P: Payload> SegmentCache<P> {
             .partition_point(|entry| entry.end().at_or_before(seq))
     }
 
-    /// Keeps what of `segment` at or after `from` is not kept yet. Either all of it
-    /// or none: with `bytes_free` and `entries_max` not enough, nothing changes.
+    /// Caches the bytes of `segment` at or after `from` that are not cached yet: all of them, or none if
+    /// `bytes_free` or `entries_max` is too small.
     pub(crate) fn insert(
         &mut self,
         segment: &Segment,
@@ -229,7 +229,7 @@ impl<P: Payload> SegmentCache<P> {
         before - self.bytes
     }
 
-    /// What is kept of the payload from `left` to `right`, in order.
+    /// Calls `take` for the cached payload from `left` to `right`, in order.
     pub(crate) fn each_between(
         &self,
         left: SeqNum,
@@ -255,8 +255,8 @@ impl<P: Payload> SegmentCache<P> {
         core::mem::take(&mut self.bytes)
     }
 
-    /// What of `segment` is kept since earlier has other bytes in it. What is kept stays: it
-    /// may have been forwarded already (as the ends' reassembly has it).
+    /// True if cached bytes differ from the same bytes of `segment`. The cached bytes stay, as in the
+    /// ends' reassembly: they may have been forwarded already.
     pub(crate) fn contradicts(&self, segment: &Segment, payload: &P) -> bool {
         let (seq, end) = (segment.seq, segment.seq + segment.payload_len);
         let from = self.first_ending_after(seq);

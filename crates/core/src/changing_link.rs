@@ -12,9 +12,10 @@ use crate::delivery::{DeliveryRate, bytes_in};
 use crate::recent_max::{RecentGaps, RecentMax};
 use crate::rtt::RttEstimator;
 
-/// What may come on top of the longest gap before the MH counts as silent.
+/// On a busy link an MH counts as silent this time after five quarters of its longest recent gap, or of its
+/// shortest round trip if that is longer.
 const GAP_SLACK: Duration = Duration::from_millis(50);
-/// The longest silence without losses that the next one has to exceed.
+/// A silence without losses counts as a gap of at most this length.
 const KEPT_GAP_MAX: Duration = Duration::from_secs(1);
 /// The same while no round trip is measured: the link may be a very slow one.
 const KEPT_GAP_UNMEASURED_MAX: Duration = Duration::from_secs(20);
@@ -22,47 +23,48 @@ const KEPT_GAP_UNMEASURED_MAX: Duration = Duration::from_secs(20);
 const QUEUE_TARGET: Duration = Duration::from_millis(50);
 /// The shortest time between two probes.
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
-/// The longest one, before it grows.
+/// The longest time between two probes at the start of a silence.
 const PROBE_INTERVAL_MAX: Duration = Duration::from_millis(300);
-/// It grows to this part of the silence: an outage without a report lasts that much longer.
+/// Later, the time between two probes is the silence divided by this. An outage without a report lasts that
+/// much longer.
 const PROBE_SILENCE_PARTS: u32 = 600;
-/// The same on a link that keeps its packets: they probe by themselves, and a probe waits behind
-/// them. While no round trip is measured the link may be such a one.
+/// The time between two probes on a link that keeps its packets: these are probes themselves, and a
+/// probe waits behind them. While no round trip is measured, the link may be one that keeps packets.
 const PROBE_INTERVAL_KEPT: Duration = Duration::from_secs(1);
-/// A probe takes one part in this many of the link, unless the interval is at its limits.
+/// Probes take one part in this many of the link's capacity, unless the interval is at its limits.
 const PROBE_PARTS: u32 = 20;
-/// On the slowest links it takes one part in this many.
+/// On the slowest links, probes take one part in this many.
 const PROBE_PARTS_SLOW: u32 = 4;
 /// Bytes of a probe, with its headers.
 const PROBE_BYTES: u64 = 60;
 /// Bytes of a segment.
 const SEGMENT_BYTES: u64 = 1500;
-/// What a segment takes the link counts up to here: the rate of a fade is not that of the link.
+/// The time of a segment on the link counts as this at most: the rate of a fade is not the link's rate.
 const SEGMENT_TIME_MAX: Duration = Duration::from_millis(500);
 /// The window to begin a recovery with on a link without a measurement: ten segments (RFC 6928).
 pub(crate) const WINDOW_INITIAL: u64 = 10 * 1460;
-/// The same on the slowest links.
+/// The smallest window to begin a recovery with, on the slowest links.
 const WINDOW_INITIAL_MIN: u64 = 2 * 1460;
 
 /// The link's queue has overflowed in recovery.
 #[derive(Clone, Copy, Debug)]
 struct Overflow {
-    /// What may be in flight from then on. As a sender's window it grows by a segment a round trip.
+    /// The most bytes in flight from then on. It grows by a segment a round trip, like a sender's window.
     window: u64,
-    /// What is lost until then was in the queue when it overflowed.
+    /// Losses until this time were in the queue when it overflowed: they are no second overflow.
     until: Instant,
 }
 
 /// What is known of such a link.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChangingLink {
-    /// Between two answers.
+    /// The gaps between two answers while data was in flight.
     gaps: RecentGaps,
     /// The wait for an answer began with an answer: the link is busy.
     is_busy: bool,
     /// It was idle in the present measurement of the rate.
     was_idle: bool,
-    /// The last silence was a slow link's, or one that keeps its packets in an outage.
+    /// The link lost nothing in the last silence: it is slow, or keeps its packets in an outage.
     has_kept: bool,
     /// The rate since the outage.
     found: DeliveryRate,
@@ -92,7 +94,7 @@ impl ChangingLink {
         }
     }
 
-    /// The same of an idle link, and of one whose round trip is not known.
+    /// The same for an idle link, and for a link without a measured round trip.
     #[cold]
     fn patience_at_first(
         &self,
@@ -127,7 +129,7 @@ impl ChangingLink {
         first.max(silence / PROBE_SILENCE_PARTS)
     }
 
-    /// An answer came, and something is still in flight or not. What was true before.
+    /// An answer came. `is_busy`: data is still in flight. Returns the value from before.
     pub(crate) fn set_busy(&mut self, is_busy: bool) -> bool {
         self.was_idle |= !is_busy;
         core::mem::replace(&mut self.is_busy, is_busy)
@@ -140,7 +142,7 @@ impl ChangingLink {
         }
     }
 
-    /// What a segment takes the link; zero: its rate is unknown.
+    /// The time that a segment needs on the link; zero: the rate is unknown.
     fn segment_time(&self) -> Duration {
         match self.rates.largest() {
             0 => Duration::ZERO,
@@ -148,8 +150,8 @@ impl ChangingLink {
         }
     }
 
-    /// The window to begin a recovery with: what the link took in a second at its best. Ten segments
-    /// at most (RFC 6928), two at least.
+    /// The window to begin a recovery with: what the link delivered in a second at its best. It is at most
+    /// ten segments (RFC 6928) and at least two.
     pub(crate) fn window_initial(&self) -> u64 {
         match self.rates.largest() {
             0 => WINDOW_INITIAL,
@@ -174,7 +176,7 @@ impl ChangingLink {
         self.become_idle();
     }
 
-    /// Nothing is in flight any more, without an answer.
+    /// The link is idle: what was in flight no longer counts, although no answer came.
     pub(crate) fn become_idle(&mut self) {
         self.is_busy = false;
     }

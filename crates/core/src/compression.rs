@@ -57,7 +57,7 @@ const CONTROL_BITS: u8 = 0x3f;
 /// it has seen. No dictionary begins before them.
 pub const HISTORY_BYTES: u32 = 256 << 10;
 
-/// Bytes of a dictionary at most.
+/// The most bytes of a dictionary.
 pub const DICTIONARY_BYTES_MAX: u32 = 32 << 10;
 
 /// True for the control bits of a compressed segment.

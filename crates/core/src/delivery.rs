@@ -22,7 +22,7 @@ pub(crate) struct DeliveryRate {
 }
 
 impl DeliveryRate {
-    /// `bytes` were newly acknowledged at `now`. The measurement that this completes, if it does, bytes a second.
+    /// `bytes` were newly acknowledged at `now`. Returns the measurement in bytes a second, if one is completed.
     pub(crate) fn on_acked(
         &mut self,
         bytes: u32,

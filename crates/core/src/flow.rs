@@ -35,7 +35,7 @@ pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
 pub(crate) use uploads::{LinkUp, Uploads};
 
-/// After this number of retransmissions in vain the FH's own pass again.
+/// After this number of vain retransmissions or recoveries, the FH's own copies are forwarded again.
 const RETRANSMISSIONS_ALONE: u32 = 3;
 
 /// How much the gateway knows about a flow.
@@ -45,7 +45,7 @@ pub enum Stage {
     Adopting,
     /// Both directions were seen and agree.
     Open,
-    /// Its options forbid copies by a middle node (MPTCP, MD5, AO): everything passes unchanged.
+    /// Its TCP options (MPTCP, MD5, AO) forbid copies by the gateway: everything passes unchanged.
     Opaque,
     /// Both ends have closed it, or one has reset it.
     Closed,
@@ -69,7 +69,7 @@ pub(crate) struct FhState {
     window_largest: u16,
     /// The sequence number after the FH's FIN.
     pub fin: Option<SeqNum>,
-    /// The end of the FH's last segment: an FH that has set SND.NXT back resets with that number.
+    /// The end of the FH's last segment. An FH that has set SND.NXT back sends its RST with this number.
     last_end: SeqNum,
     /// The end of a segment that goes beyond the MH's window.
     beyond: Option<SeqNum>,
@@ -99,9 +99,9 @@ pub(crate) struct MhState {
     pub right_edge: Option<SeqNum>,
     /// The MH's newest timestamps that were forwarded.
     pub timestamps: Option<Timestamps>,
-    /// They are those of its SYN, which may be of another clock, or too old to compare.
+    /// The timestamps are from the MH's SYN, or too old to compare: the clock may be another one now.
     clock_may_differ: bool,
-    /// It has answered everything with a closed window: what is beyond the ACK was probes of that window.
+    /// The MH has answered everything with a zero window: the bytes above its ACK were window probes.
     pub refuses_all: bool,
     pub fin: Option<SeqNum>,
     window_largest: u16,
@@ -125,7 +125,7 @@ pub(crate) struct Flow<P: Payload> {
     pub fh: FhState,
     pub mh: MhState,
     handshake: handshake::Handshake,
-    /// While adopting: the numbers to compare the MH's segments with.
+    /// The FH's segments to compare the MH's with, to adopt the flow or to open it anew.
     adoption: Option<Box<adoption::Adoption>>,
     /// The MH's last implausible segment.
     unseen: Option<Box<credible::Unseen>>,
@@ -137,8 +137,8 @@ pub(crate) struct Flow<P: Payload> {
     pub sent_nxt: SeqNum,
     /// Until the MH has acknowledged this, the gateway retransmits what is cached.
     pub recover: Option<SeqNum>,
-    /// What had been sent at link down, and the MH's ACKs since: shows a link that queued the segments
-    /// in flight.
+    /// What was sent before the outage, and the MH's ACKs since: shows whether the link has kept the
+    /// segments in flight.
     before_outage: Option<Box<BeforeOutage>>,
     resending: Resending,
     /// When to retransmit if nothing new is acknowledged; how many times that was in vain.
@@ -282,7 +282,7 @@ impl<P: Payload> Flow<P> {
         matches!(self.stage, Stage::Open | Stage::Opaque)
     }
 
-    /// Whether it was counted as confirmed until now.
+    /// Counts the flow anew. Returns whether the last call counted it as confirmed.
     pub(crate) fn count_confirmed(&mut self) -> bool {
         let is_confirmed = self.is_confirmed();
         core::mem::replace(&mut self.counted_confirmed, is_confirmed)
@@ -312,7 +312,7 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// It waits neither for an answer nor for its handoff.
+    /// The flow waits neither for an answer of the MH nor for its handoff.
     pub(crate) fn may_send_on(&self) -> bool {
         self.mute != Mute::Probed && !self.waits_for_handoff
     }
@@ -337,7 +337,7 @@ impl<P: Payload> Flow<P> {
         !self.has_own_sender && (self.recover.is_some() || self.owed.is_some())
     }
 
-    /// The FH's copies of what is cached are suppressed meanwhile.
+    /// True while, in addition, the FH's copies of cached segments are suppressed.
     pub(crate) const fn retransmits_alone(&self) -> bool {
         let in_vain = if self.vain_retransmissions > self.vain_recoveries {
             self.vain_retransmissions

@@ -66,7 +66,7 @@ pub struct Gateway<P: Payload> {
     has_halves: bool,
     /// The slot that the sweep looked at last.
     swept: u32,
-    /// Where the search for a flow to evict continues.
+    /// The slot from which the search for a flow to evict goes on.
     clock_hand: u32,
     /// The number of confirmed flows.
     confirmed: usize,
@@ -271,10 +271,10 @@ impl<P: Payload> Gateway<P> {
             self.counters.implausible += 1;
             return Verdict::Forward;
         }
-        let is_on_its_way = flow.has_backlog() && flow.owed.is_none() && !flow.has_own_sender;
+        let has_queued_data = flow.has_backlog() && flow.owed.is_none() && !flow.has_own_sender;
         let is_reached = |mobile: &Mobile| !mobile.is_away();
-        if !from_mh && is_on_its_way && self.mobiles.at(flow.mobile).is_some_and(is_reached) {
-            // It does not overtake the FH's data. The FH's host answers the MH's next segment with another.
+        if !from_mh && has_queued_data && self.mobiles.at(flow.mobile).is_some_and(is_reached) {
+            // The RST must not overtake the FH's data. The FH answers the MH's next segment with another RST.
             return Verdict::Suppress;
         }
         let (mobile_id, waited) = (flow.mobile, flow.waits_for_ack());
@@ -289,7 +289,7 @@ impl<P: Payload> Gateway<P> {
         Verdict::Forward
     }
 
-    /// Both FINs are acknowledged: nothing more is done.
+    /// Ends the flow if both FINs are acknowledged.
     fn close_if_done(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
         let done = |row: &Connection<P>| row.flow.stage == Stage::Open && row.is_done();
         if self.flows.at(flow_id).is_some_and(done) {

@@ -48,7 +48,7 @@ use shelf::Kept;
 /// Packets that were in flight at link down arrive within this time.
 const LATE_MAX: Duration = Duration::from_millis(100);
 
-/// A peer has room for so much, however much others have.
+/// The keeper may keep this many bytes for each peer, however many it keeps for the others.
 const PEER_BYTES_MIN: usize = 16 * shelf::COST_MIN;
 
 /// The limit of outages that have ended and were not reported yet.
@@ -63,17 +63,17 @@ pub struct PeerId(pub u32);
 pub enum Mode {
     /// It gives each of them to the keeper.
     Take,
-    /// The same, until the keeper has finished all that were taken. Then they pass again.
+    /// The same, until the keeper has handled all packets that were taken. Then packets pass again.
     Drain,
 }
 
-/// What the keeper needs of its surroundings.
+/// What the keeper needs from its caller.
 pub trait Edge<F> {
     /// Sends a packet out on the link.
     fn send(&mut self, frame: &F);
     /// Changes what becomes of the packets for a peer.
     fn set_mode(&mut self, peer: PeerId, mode: Mode);
-    /// Takes no packet of the peer for its silence until a packet of the peer is seen.
+    /// Takes no more packets because of the peer's silence, until a packet of the peer is seen.
     fn ignore_silence(&mut self, peer: PeerId);
 }
 
@@ -84,7 +84,7 @@ pub enum Answers {
     None,
     /// Something: a two-way flow.
     Few,
-    /// So much that a stranger does not make it up for the sake of the copies.
+    /// Something, and so much that an attacker would not send it only to get the copies.
     Many,
 }
 
@@ -99,7 +99,7 @@ pub struct Arrival<F> {
     pub answers: Answers,
     /// Its length in memory, bytes.
     pub bytes: usize,
-    /// Packets of the wire that it becomes: more than one for a super-segment.
+    /// Packets that it becomes on the wire: more than one for a super-segment.
     pub segments: u32,
     /// The packet.
     pub frame: F,
@@ -110,9 +110,9 @@ pub struct Arrival<F> {
 pub struct PeerView {
     /// The peer.
     pub peer: PeerId,
-    /// Who called its link down, or silence.
+    /// What reported link down, or silence.
     pub source: LinkSource,
-    /// Its link does not carry, as far as is known.
+    /// Its link is down, as far as is known.
     pub is_away: bool,
     /// Since when.
     pub since: Instant,
@@ -126,9 +126,9 @@ pub struct PeerView {
 #[derive(Debug)]
 pub struct Keeper<F> {
     settings: KeepSettings,
-    /// Those that are not PASSING.
+    /// The peers that are not PASSING.
     peers: BTreeMap<PeerId, Peer<F>>,
-    /// Those that were given up while they were reported down.
+    /// The peers that were given up while their links were reported down.
     given_up: BTreeMap<PeerId, Began>,
     ended_outages: EndedOutages<PeerId>,
     due: BTreeSet<(Instant, PeerId)>,
@@ -153,8 +153,8 @@ impl<F> Keeper<F> {
         }
     }
 
-    /// A packet was taken on its way to a peer. `alarm`: the kernel takes them because the peer
-    /// does not answer, and not because the keeper asked for it.
+    /// A packet was taken on its way to a peer. `alarm`: the kernel has taken it because the peer does
+    /// not answer, and not because the keeper has ordered it.
     pub fn take(
         &mut self,
         arrival: Arrival<F>,
@@ -166,7 +166,7 @@ impl<F> Keeper<F> {
         let id = arrival.peer;
         if alarm && !self.peers.contains_key(&id) {
             self.counters.silences += 1;
-            // It was seen again since.
+            // The peer was seen again since it was given up.
             self.given_up.remove(&id);
             self.peers
                 .insert(id, Peer::new(Phase::Silent, LinkSource::Silence, now));
@@ -185,7 +185,7 @@ impl<F> Keeper<F> {
         let (keeps, sends) = match phase {
             Phase::Down => (true, false),
             Phase::Silent => (is_two_way && flow.may_repeat(), true),
-            // Behind the kept packets of its own flow; otherwise there is nothing to wait for.
+            // It waits behind the kept packets of its own flow. Without these it is sent at once.
             Phase::Releasing if peer.shelves[shelf].holds(&flow) => {
                 peer.earn_by_arrival(arrival.segments);
                 (true, false)
@@ -212,7 +212,7 @@ impl<F> Keeper<F> {
         }
     }
 
-    /// Puts a packet on a shelf. What gives way to it is lost, or sent if the link is up.
+    /// Puts a packet on a shelf. The packets that it displaces are dropped, or sent if the link is up.
     fn keep(
         &mut self,
         id: PeerId,
@@ -252,7 +252,7 @@ impl<F> Keeper<F> {
         }
     }
 
-    /// Packets of the peer were seen. `answer_max`: the longest that its answers take.
+    /// Packets of the peer were seen. `answer_max`: the longest time that its answers take.
     pub fn see(
         &mut self,
         id: PeerId,
@@ -274,7 +274,7 @@ impl<F> Keeper<F> {
             Phase::Down if now.saturating_since(peer.since) <= LATE_MAX => {}
             Phase::Down | Phase::Silent => {
                 let before = peer.shelves[0].bytes();
-                // What was sent so short a time ago has arrived, or will.
+                // A packet that was sent within `answer_max` has arrived, or will arrive.
                 let arrived = |at| now.saturating_since(at) <= answer_max;
                 self.counters.answered +=
                     peer.shelves[0].drop_if(|kept| kept.sent_at.is_some_and(arrived));
@@ -303,7 +303,7 @@ impl<F> Keeper<F> {
                 if let Some(began) = self.given_up.remove(&id) {
                     peer.began = began;
                 }
-                // Further reports put off no probe. Only the carrier itself ends an outage without a carrier.
+                // Further reports do not delay a probe. Only the carrier itself ends an outage without a carrier.
                 if peer.phase != Phase::Down {
                     peer.enter(Phase::Down, source, now);
                 } else if peer.source != LinkSource::Carrier {
@@ -317,7 +317,7 @@ impl<F> Keeper<F> {
                 if let Some(began) = self.given_up.remove(&id) {
                     self.note_outage(began.outage(id, now));
                 }
-                // Without a carrier nothing goes out, whatever a message has in it.
+                // Without a carrier nothing goes out, whatever a message reports.
                 let ends = |peer: &Peer<F>| {
                     let can = source == LinkSource::Carrier || peer.source != LinkSource::Carrier;
                     can && peer.phase != Phase::Releasing
@@ -371,7 +371,7 @@ impl<F> Keeper<F> {
         }
     }
 
-    /// Sends what waits for nothing but its turn: the keeper is about to end.
+    /// The keeper is about to end: sends all packets of the peers whose links are up.
     pub fn finish(&mut self, edge: &mut impl Edge<F>) {
         for peer in self.peers.values_mut() {
             while let Some((shelf, kept)) = peer.next_of_all() {
@@ -392,7 +392,7 @@ impl<F> Keeper<F> {
         edge.set_mode(id, Mode::Drain);
     }
 
-    /// What has become too old goes.
+    /// Drops the packets that have become too old.
     fn expire(&mut self, id: PeerId, now: Instant) {
         let peer = self.peers.get_mut(&id);
         let Some(peer) = peer.filter(|peer| peer.phase != Phase::Releasing) else {
@@ -426,7 +426,7 @@ impl<F> Keeper<F> {
                     peer.earn_by_time(now);
                     self.send_kept(id, now, edge);
                 }
-                // No flow waits for its return any more.
+                // No flow waits for the peer any more.
                 Phase::Silent | Phase::Down if peer.is_given_up(&self.settings, now) => {
                     if peer.phase == Phase::Down {
                         self.given_up.insert(id, peer.began);

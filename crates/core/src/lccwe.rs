@@ -9,8 +9,8 @@
 //! itself: the simulator's sender and the kernel's (`bpf/lccwe.bpf.c`, which has the same
 //! arithmetic in C) do.
 //!
-//! What the paper leaves open, or is read otherwise, is listed in docs/schemes/lc-cwe.md, and stands in
-//! [`Parameters`] where there is more than one reading worth trying.
+//! docs/schemes/lc-cwe.md lists what the paper leaves open, and what is read otherwise here. [`Parameters`]
+//! has the cases in which more than one reading is worth trying.
 
 pub mod arithmetic;
 
@@ -20,7 +20,7 @@ use holdfast_wire::Instant;
 
 use arithmetic::{ONE, Window};
 
-/// Numbers and readings.
+/// The constants, and the readings of the paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// w_c, the weight of the old congestion history, of [`ONE`]; printed: 0.2.
@@ -29,9 +29,9 @@ pub struct Parameters {
     pub interval_weight: u32,
     /// The first congestion history, of [`ONE`]; not printed.
     pub first_history: u32,
-    /// What the RTT of P_C is after a timeout.
+    /// The RTT that P_C is calculated with after a timeout.
     pub timeout_rtt: TimeoutRtt,
-    /// What a loss is for which both probabilities are 0.
+    /// How a loss is judged if both probabilities are 0.
     pub on_neither: OnNeither,
 }
 
@@ -55,8 +55,8 @@ pub enum OnNeither {
 }
 
 impl Parameters {
-    /// What is printed, except for a tie: it is congestion here, and a handoff's in print. Where
-    /// nothing is printed, what docs/schemes/lc-cwe.md gives reasons for.
+    /// The paper's values, except for a tie: here it is congestion, in the paper it is a handoff. For values that
+    /// are not in the paper, docs/schemes/lc-cwe.md gives reasons.
     pub const DEFAULT: Self = Self {
         history_weight: ONE / 5,
         interval_weight: ONE / 8 * 7,
@@ -118,7 +118,7 @@ struct Handoff {
     finish: Option<Instant>,
     /// A loss since its start was put down to congestion.
     congested: bool,
-    /// Its acknowledgements have been made up for.
+    /// The window has grown by its missing ACKs.
     extrapolated: bool,
 }
 
@@ -148,7 +148,7 @@ impl LcCwe {
 
     /// The link is being changed.
     pub fn handle_handoff_start(&mut self, now: Instant) {
-        // What passes between two ACKs around a handoff is no interval of the flow's.
+        // The time between two ACKs around a handoff is no ACK interval of the flow.
         self.last_ack = None;
         self.handoff = Some(Handoff {
             start: now,
@@ -158,7 +158,7 @@ impl LcCwe {
         });
     }
 
-    /// The new link is up. Without a start it is nothing.
+    /// The new link is up. It has no effect without a start.
     pub fn handle_handoff_finish(&mut self, now: Instant) {
         if let Some(handoff) = &mut self.handoff
             && handoff.finish.is_none()
@@ -222,9 +222,8 @@ impl LcCwe {
         }
     }
 
-    /// The window after the handoff's acknowledgements are made up for; none if nothing is
-    /// to be made up for: it is not the ambiguous period, a loss was put down to
-    /// congestion since the handoff began, or this was done before. To be called when the
+    /// The window, grown by the ACKs that the handoff has prevented. `None`: it is not the ambiguous period, a
+    /// loss since the handoff began was put down to congestion, or this was done before. To be called when the
     /// usable window is empty.
     pub fn extrapolate(&mut self, window: Window, srtt: Duration, now: Instant) -> Option<Window> {
         if !self.is_ambiguous(srtt, now) {
@@ -265,7 +264,7 @@ impl LcCwe {
             return 0;
         };
         let Some(finish) = handoff.finish else {
-            // Everything that can return does so before an end that is yet to come.
+            // The end of the handoff is yet to come: any ACK would return before it.
             return ONE;
         };
         let parp = arithmetic::parp(

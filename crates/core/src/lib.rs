@@ -9,7 +9,7 @@
 //!
 //! - `handle_*` takes an input and the time `now`, which never goes back.
 //! - [`Gateway::poll_timeout`] returns when to call [`Gateway::handle_timeout`] at the
-//!   latest, unless an input comes first; ask again after each input.
+//!   latest, unless an input comes first. Call it again after each input.
 //! - A segment with [`Verdict::Forward`] is sent on before the actions are done.
 //!
 //! An MH that does something for its flows has a [`mobile_host::MobileHost`].

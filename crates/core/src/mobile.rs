@@ -64,7 +64,7 @@ const CACHE_SHARE: usize = 4;
 const HANDSHAKE_AGE_MAX: Duration = Duration::from_secs(600);
 /// A round trip, as long as none was measured.
 const SRTT_INITIAL: Duration = Duration::from_millis(100);
-/// A warning whose outage has not come by then, after its lead, was a false one.
+/// A warning was a false one if no outage has begun within this time after its lead.
 const WARNING_MAX: Duration = Duration::from_secs(1);
 /// Probes without an answer before silence counts as a disconnection.
 const PROBES_UNTIL_DISCONNECTED: u32 = 2;
@@ -86,7 +86,7 @@ impl InFlight {
         self.flows = self.flows - u32::from(before > 0) + u32::from(now > 0);
     }
 
-    /// What each of the flows would have if all had as much, in bytes.
+    /// The bytes in flight of each of these flows if all had the same part.
     pub(crate) fn fair_part(&self) -> u64 {
         self.bytes / u64::from(self.flows.max(1))
     }
@@ -110,9 +110,9 @@ pub(crate) struct Mobile {
     pub since: Instant,
     /// Its outages are detected.
     pub detects_outages: bool,
-    /// The caller redirects its segments to the engine, as it was notified.
+    /// The caller was notified to redirect the mobile's segments to the engine.
     pub is_redirected: bool,
-    /// The outage that lasts.
+    /// The outage that has not ended.
     outage: Option<OngoingOutage>,
     pub going_down_soon: bool,
     /// A warning counts until then, if no outage follows.
@@ -128,30 +128,30 @@ pub(crate) struct Mobile {
     /// short then.
     handshake: Option<(Duration, Instant)>,
     pub delivery: DeliveryRate,
-    /// Its rate changes; none: the scheme takes it for constant.
+    /// The state of a link whose rate changes. None: the scheme takes the rate for constant.
     pub changing: Option<Box<ChangingLink>>,
     /// What it sends, once it has sent data.
     pub upload: Option<Box<UploadWatch>>,
     /// What was sent to it and is not acknowledged, all flows.
     pub in_flight: InFlight,
-    /// What it lacks of that.
+    /// The bytes that were sent to it and that it lately reported as missing.
     pub missing: Cell<RecentlyMissing>,
-    /// When the newest packet was sent that it has reported, and when it did last.
+    /// When the newest packet that it has reported was sent, and when it last reported one.
     pub newest_arrival: Cell<Option<(Instant, Instant)>>,
     /// Bytes in the cache for its flows.
     cached_bytes: usize,
-    /// When a flow has found last that the radio has lost something.
+    /// When a flow last found that the radio had lost something.
     pub radio_lost_at: Option<Instant>,
     /// Since when data in flight waits for an answer.
     unanswered_since: Option<Instant>,
     probes: u32,
     probe_at: Option<Instant>,
-    /// Recovery: the most to have in flight, and when the next piece may go.
+    /// Recovery: the most bytes in flight, and when the next piece may be sent.
     window: u64,
     pub pace_at: Instant,
     /// Its part in its cell.
     pub cell: CellMember,
-    /// Those of the newest packet to it. Cached ones may be for an earlier next hop.
+    /// The link-layer addresses of the newest packet to it. Cached packets may have an earlier next hop's.
     pub link_addresses: Option<LinkAddresses>,
 }
 
@@ -196,8 +196,8 @@ impl Mobile {
         }
     }
 
-    /// A packet to it has these. To another next hop a probe may be answered at once: the kernel has resolved it
-    /// anew.
+    /// Notes the link-layer addresses of a packet to it. If the next hop is a new one, the kernel has just resolved
+    /// it: then a scheduled probe is sent at once, because it may be answered.
     pub(crate) fn note_link_addresses(&mut self, addresses: Option<LinkAddresses>, now: Instant) {
         if addresses == self.link_addresses {
             return;
@@ -211,7 +211,7 @@ impl Mobile {
         }
     }
 
-    /// Flows in which both ends were seen. Anybody can make up others.
+    /// Flows in which both ends were seen. An attacker can make up others.
     pub(crate) fn open_flows(&self) -> &[FlowId] {
         &self.flows[..self.open.min(self.flows.len())]
     }
@@ -259,7 +259,7 @@ impl Mobile {
         self.since = now;
     }
 
-    /// Data in flight has not been answered for too long: true if so.
+    /// True if data in flight has waited too long for an answer: the MH is silent from now on.
     pub(crate) fn falls_silent(&mut self, settings: &Settings, now: Instant) -> bool {
         let listening = matches!(self.link, Link::Up | Link::Recovering);
         let due = self.silent_at(settings).is_some_and(|at| at <= now);
@@ -269,7 +269,7 @@ impl Mobile {
         let has_download = self.in_flight.bytes > 0;
         let upload = self.upload.as_mut();
         let received_at = upload.map(|watch| {
-            // It is the download that is silent.
+            // The silence counts as the download's.
             watch.probed_at.take_if(|_| has_download);
             watch.received_at
         });
@@ -335,8 +335,8 @@ impl Mobile {
         interval.clamp(settings.probe_interval_min, settings.probe_interval_max)
     }
 
-    /// Bytes of a probe at most. One byte takes a slow link little time, and its ACK differs from that of
-    /// its segment.
+    /// The most bytes of a probe. One byte needs little time on a slow link, and its ACK differs from that of its
+    /// original segment.
     pub(crate) fn probe_len_max(&self) -> u32 {
         self.changing.as_ref().map_or(u32::MAX, |_| 1)
     }
@@ -351,7 +351,7 @@ impl Mobile {
         due
     }
 
-    /// Silence has lasted until it passes for a disconnection.
+    /// The link is down, or the silence has lasted long enough to count as a disconnection.
     pub(crate) fn passes_for_disconnected(&self) -> bool {
         self.link == Link::Down
             || (self.link == Link::Silent && self.probes > PROBES_UNTIL_DISCONNECTED)
@@ -433,7 +433,7 @@ impl Mobile {
     pub(crate) fn enter_recovery(&mut self, source: LinkSource, now: Instant) {
         self.enter(Link::Recovering, source, now);
         self.going_down_soon = false;
-        // Of a flow that cannot be retransmitted something may still be in flight.
+        // A flow that the gateway cannot retransmit may still have data in flight.
         self.unanswered_since = (self.in_flight.bytes > 0).then_some(now);
         self.probe_at = None;
         if let Some(watch) = &mut self.upload {

@@ -15,8 +15,8 @@
 //!   [`handle_link`](MobileHost::handle_link). Pauses that the data path has found:
 //!   [`handle_pauses`](MobileHost::handle_pauses). A probe that has left:
 //!   [`handle_probe_sent`](MobileHost::handle_probe_sent).
-//! - **Outputs**, `poll_timeout`, `flows_needed`, `needs_segment_count` and `orders_until`. Ask them
-//!   again after each input.
+//! - **Outputs**, `poll_timeout`, `flows_needed`, `needs_segment_count` and `orders_until`. Call them again after
+//!   each input.
 //! - **Counters** and other getters.
 //!
 //! When [`poll_timeout`](MobileHost::poll_timeout) is due the caller does four things:
@@ -84,25 +84,25 @@ pub const FLOWS_SERVED_MAX: usize = 1024;
 const COPIES_AFTER_OUTAGE: u8 = 3;
 /// Copies of the ACK that opens a window after a false alarm: one more than needed. Three might be taken for a loss.
 const COPIES_AFTER_FALSE_ALARM: u8 = 2;
-/// An `up` so soon after another is the same one, by another source.
+/// An `up` within this time after another one is the same event, reported by another source.
 const SAME_UP: Duration = Duration::from_secs(1);
-/// How long closed windows stay closed without renewal: longer than a slow caller can keep the
-/// daemon from it.
+/// Closed windows stay closed for this time without a renewal. No slow caller delays the daemon's renewal for
+/// longer.
 const ORDER_LIFE: Duration = Duration::from_millis(500);
 /// How often the order is renewed.
 const ORDER_RENEWAL: Duration = Duration::from_millis(50);
-/// The same for orders that always stand: what a hang of the daemon leaves held is one segment.
+/// The same for `wake`, whose order always stands: if the daemon hangs, only one segment stays withheld.
 const STANDING_ORDER_RENEWAL: Duration = Duration::from_millis(200);
-/// How often flows that begin after a warning are looked for, and round trips that have grown.
+/// How often the machine looks for flows that began, and round trips that grew, after a warning.
 const ADOPTION: Duration = Duration::from_millis(100);
-/// The marked ACK, and one that opens a window, is repeated to a flow that has received nothing
-/// since: after this time...
+/// The marked ACK, and one that opens a window, is repeated to a flow that has received nothing since. The first
+/// repetition is due after this time, which doubles each time.
 const REPEATED_AFTER: Duration = Duration::from_millis(100);
-/// ... and twice as long each time, so often, the first counted.
+/// A marked ACK or a wake-up is sent this many times at most, the first included.
 const MARKS_MAX: u32 = 4;
 /// How often a link that is reported down is checked for new segments.
 const LOOK: Duration = Duration::from_secs(1);
-/// What still comes so soon after a `down`, or a round trip after, was on its way.
+/// What arrives within this time, or a round trip, after a `down` was already in flight.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 /// False alarms keep windows closed for this time beyond `false_alarm`; warnings are then ignored
 /// for as long.
@@ -111,13 +111,13 @@ const WARNED_MAX: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Up,
-    /// `goes_at`: when the link is expected to go. At `until` it was a false alarm.
+    /// `down_expected_at`: when link down is expected. At `until` the warning is a false alarm.
     Warned {
-        goes_at: Option<Instant>,
+        down_expected_at: Option<Instant>,
         until: Instant,
         adopt_at: Instant,
     },
-    /// `look_at`: when it is next looked whether that is so.
+    /// `look_at`: when the machine next checks whether the link is still down.
     Down {
         since: Instant,
         look_at: Instant,
@@ -164,24 +164,24 @@ pub enum FlowsNeeded {
 pub struct MobileHost {
     settings: MobileHostSettings,
     phase: Phase,
-    /// Whose windows are closed.
+    /// Flows whose windows are closed.
     closed: BTreeMap<FlowKey, Closed>,
-    /// Whose windows open in steps.
+    /// Flows whose windows open in steps.
     openings: BTreeMap<FlowKey, Opening>,
-    /// Whose windows are to be closed, and when.
+    /// Flows whose windows are to be closed, and when.
     pending: BTreeMap<FlowKey, Instant>,
     /// Flows that the warning came too late for.
     left_alone: BTreeSet<FlowKey>,
     renew_at: Instant,
     unanswered: Option<Unanswered>,
     last_up: Option<Instant>,
-    /// Since when something is closed without an outage.
+    /// Since when a window is closed without an outage.
     closed_since: Option<Instant>,
     /// Warnings are ignored until then.
-    deaf_until: Instant,
+    warnings_ignored_until: Instant,
     /// When the last input came; orders were renewed then.
     called_at: Instant,
-    /// Of `wake`.
+    /// The state of `wake`.
     wake_ups: WakeUps,
     ended_outages: EndedOutages<()>,
     counters: MobileHostCounters,
@@ -201,7 +201,7 @@ impl MobileHost {
             unanswered: None,
             last_up: None,
             closed_since: None,
-            deaf_until: Instant::ZERO,
+            warnings_ignored_until: Instant::ZERO,
             called_at: Instant::ZERO,
             wake_ups: WakeUps::default(),
             ended_outages: EndedOutages::new(ended::OUTAGES_MAX),
@@ -209,7 +209,7 @@ impl MobileHost {
         }
     }
 
-    /// What it has done.
+    /// What the machine has done.
     pub const fn counters(&self) -> &MobileHostCounters {
         &self.counters
     }
@@ -224,9 +224,9 @@ impl MobileHost {
         self.closed.len()
     }
 
-    /// Until when closed windows are to stay closed, and limited ones limited; none if there is none.
+    /// Until when closed windows are to stay closed, and limited ones limited; `None` without such windows.
     ///
-    /// With `wake` it holds always: until then segments are withheld.
+    /// With `wake` there is always such a time: until then segments are withheld.
     pub fn orders_until(&self, now: Instant) -> Option<Instant> {
         self.has_orders().then(|| now + ORDER_LIFE)
     }
@@ -271,7 +271,7 @@ impl MobileHost {
         now: Instant,
         actions: &mut Vec<HostAction>,
     ) {
-        self.void_what_has_lapsed(now, actions);
+        self.void_expired_orders(now, actions);
         self.wake_ups.handle_link(event, now);
         match event {
             LinkEvent::GoingDownSoon(lead) => self.on_warning(lead, now, flows, actions),
@@ -299,8 +299,8 @@ impl MobileHost {
         earliest(all)
     }
 
-    /// The flows that [`handle_timeout`](Self::handle_timeout) has to know at this time. Steps and
-    /// probes are due every few milliseconds, and need a few.
+    /// The flows that [`handle_timeout`](Self::handle_timeout) has to know at this time. Steps and probes are due
+    /// every few milliseconds, and need few flows.
     pub fn flows_needed(&self, now: Instant) -> FlowsNeeded {
         let asks_for_all = match self.phase {
             Phase::Warned {
@@ -335,7 +335,7 @@ impl MobileHost {
         now: Instant,
         actions: &mut Vec<HostAction>,
     ) {
-        self.void_what_has_lapsed(now, actions);
+        self.void_expired_orders(now, actions);
         if now >= self.renew_at {
             self.renew_at = now
                 + if self.settings.scheme == MobileScheme::Wake {
@@ -361,16 +361,16 @@ impl MobileHost {
                 self.end_false_alarm(now, flows, actions);
             }
             Phase::Warned {
-                goes_at,
+                down_expected_at,
                 until,
                 adopt_at,
             } if now >= adopt_at => {
                 self.phase = Phase::Warned {
-                    goes_at,
+                    down_expected_at,
                     until,
                     adopt_at: now + ADOPTION,
                 };
-                self.warn_flows(goes_at, now, flows, actions);
+                self.warn_flows(down_expected_at, now, flows, actions);
             }
             Phase::Down { since, look_at } if now >= look_at && !self.closed.is_empty() => {
                 let look_at = now + LOOK;
@@ -387,7 +387,7 @@ impl MobileHost {
         }
     }
 
-    /// A link that is reported down, but delivers new segments, is up: the report of that is missing.
+    /// A link that is reported down, but delivers new segments, is up: the report of link up is missing.
     fn check_link_down(
         &mut self,
         since: Instant,
@@ -407,10 +407,10 @@ impl MobileHost {
         }
     }
 
-    /// Opens what is closed: the owner is leaving.
+    /// Opens all windows: the daemon leaves.
     pub fn release(&mut self, now: Instant, actions: &mut Vec<HostAction>) {
         self.phase = Phase::Up;
-        // No later input makes steps.
+        // No later input takes steps: the windows open at once.
         self.open_all(now, COPIES_AFTER_OUTAGE, &[], actions);
         for key in core::mem::take(&mut self.openings).into_keys() {
             actions.push(HostAction::Open(key));
@@ -442,7 +442,7 @@ impl MobileHost {
         if let Phase::Down { since, .. } = was {
             self.note_outage(since, LinkSource::Signal, flows, now);
         }
-        // Those that were closed come first, whatever is known of them.
+        // Windows that were closed are opened first, whatever is known of their flows.
         let opened: BTreeSet<_> = self.closed.keys().copied().collect();
         let MobileHostSettings {
             scheme,
@@ -458,8 +458,7 @@ impl MobileHost {
         };
         self.open_all(now, copies, flows, actions);
         let repeated = match (scheme, set) {
-            // An ACK with an old clock may make a Linux sender undo its timeout, and wait for
-            // what is lost.
+            // An ACK with an old echo may make a Linux sender undo its timeout, and wait for what is lost.
             (MobileScheme::Freeze, FreezeSet::Today) => return,
             (MobileScheme::Freeze, FreezeSet::Published) if !tr_acks => return,
             (MobileScheme::Freeze | MobileScheme::FastRetransmit, _) => None,

@@ -36,7 +36,7 @@ pub struct Outage<M> {
 }
 
 impl<M> Outage<M> {
-    /// The same outage, of the mobile by another name.
+    /// The same outage, with another name of the mobile.
     pub fn of<N>(self, mobile: N) -> Outage<N> {
         Outage {
             mobile,
@@ -66,7 +66,7 @@ impl<M> EndedOutages<M> {
         }
     }
 
-    /// How many were lost for it: 0 or 1.
+    /// Adds an outage. Returns how many others were lost for it: 0 or 1.
     pub(crate) fn push(&mut self, outage: Outage<M>) -> u64 {
         let is_full = self.ended.len() >= self.limit;
         if is_full {
@@ -99,8 +99,8 @@ pub(crate) fn stall_without(timer_at: Instant, rto: Duration, up_at: Instant) ->
     next.unwrap_or(up_at).saturating_since(up_at)
 }
 
-/// When the link was up again if nothing but the sender's own retransmission has shown it, which was
-/// answered at `answered_at`: in the middle between the last two expiries.
+/// When the link was up again, if only the sender's own retransmission has shown it. It is the middle
+/// between the last two expiries before the answer at `answered_at`.
 pub(crate) fn likely_up(timer_at: Instant, rto: Duration, answered_at: Instant) -> Instant {
     let past = expiries(timer_at, rto, RTO_MAX).take_while(|expiry| *expiry <= answered_at);
     let last_two = past.fold((timer_at, None), |(before, last), expiry| {

@@ -29,7 +29,7 @@ impl<T: Copy + Default + Ord, const EPOCH_S: u64> RecentMax<T, EPOCH_S> {
         self.values[0] = self.values[0].max(value);
     }
 
-    /// The default value: none was noted.
+    /// The largest value of late; the default value if none was noted.
     pub(crate) fn largest(&self) -> T {
         self.values[0].max(self.values[1])
     }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The two halves of a connection that was set up early (M-TCP, section 5.3.1) have their own
-//! sequence numbers: the end that answers the gateway's SYN has chosen others than the gateway
-//! did in its name.
+//! sequence numbers. The end that answers the gateway's SYN chooses other numbers than the gateway
+//! has chosen in its name.
 //!
-//! Inside the gateway numbers and windows are those of the MH's half. What comes from the FH is
-//! renumbered as it comes, what goes to the FH as it goes. Addresses and ports are the same on
-//! both halves.
+//! Inside the gateway numbers and windows are those of the MH's half. Segments of the FH are
+//! renumbered when they arrive, segments to the FH when they leave. Addresses and ports are the same
+//! on both halves.
 
 use holdfast_wire::{Flags, SackBlocks, Segment, SeqNum};
 
 /// A window of one half in the scale of the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rescale {
-    /// The shift in which it is given.
+    /// The shift of the window that is given.
     pub from: u8,
-    /// The shift in which it is read.
+    /// The shift of the window that is returned.
     pub to: u8,
 }
 
@@ -30,20 +30,20 @@ impl Rescale {
     }
 }
 
-/// How the numbers of one half are made those of the other.
+/// How numbers, windows and SACK blocks are translated between the two halves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Renumber {
     /// Added to the sequence numbers of the MH's data on their way to the FH.
     pub uplink: u32,
-    /// Added to those of the FH's data on their way to the MH.
+    /// Added to the sequence numbers of the FH's data on their way to the MH.
     pub downlink: u32,
-    /// The MH's windows for the FH.
+    /// Rescales the MH's windows for the FH.
     pub uplink_window: Rescale,
-    /// The FH's windows for the MH.
+    /// Rescales the FH's windows for the MH.
     pub downlink_window: Rescale,
-    /// The FH has permitted the MH's SACK blocks, and the MH the FH's.
+    /// The FH has permitted SACK blocks of the MH.
     pub fh_sack: bool,
-    /// See [`fh_sack`](Self::fh_sack).
+    /// The MH has permitted SACK blocks of the FH.
     pub mh_sack: bool,
 }
 
@@ -59,7 +59,7 @@ fn shift(blocks: &SackBlocks, by: u32) -> SackBlocks {
     shifted
 }
 
-/// A SYN's window is in no scale (RFC 7323, 2.2).
+/// A SYN's window is not scaled (RFC 7323, 2.2).
 const fn rescaled(segment: &Segment, scale: Rescale) -> u16 {
     if segment.flags.has(Flags::SYN) {
         segment.window
@@ -68,8 +68,8 @@ const fn rescaled(segment: &Segment, scale: Rescale) -> u16 {
     }
 }
 
-/// A segment whose numbers are `own` higher on the other half; those of the end that it goes to
-/// are `others` higher there.
+/// The segment with the numbers of the other half. There the sender's numbers are `own` higher, and
+/// the receiver's numbers are `others` lower.
 fn renumbered(segment: &Segment, own: u32, others: u32, windows: Rescale, sack: bool) -> Segment {
     let mut out = *segment;
     out.seq = segment.seq + own;
@@ -84,28 +84,28 @@ fn renumbered(segment: &Segment, own: u32, others: u32, windows: Rescale, sack: 
 }
 
 impl Renumber {
-    /// A segment of the FH, as the MH is to see it.
+    /// A segment of the FH, with the numbers of the MH's half.
     #[must_use]
     pub fn to_mh(&self, segment: &Segment) -> Segment {
         let windows = self.downlink_window;
         renumbered(segment, self.downlink, self.uplink, windows, self.mh_sack)
     }
 
-    /// A segment of the MH, or one made in its name, as the FH is to see it.
+    /// A segment of the MH, or one made in its name, with the numbers of the FH's half.
     #[must_use]
     pub fn to_fh(&self, segment: &Segment) -> Segment {
         let windows = self.uplink_window;
         renumbered(segment, self.uplink, self.downlink, windows, self.fh_sack)
     }
 
-    /// A number of the FH's data, by the MH's half, as the FH has it.
+    /// Converts a number of the FH's data from the MH's half to the FH's half.
     #[must_use]
     pub fn of_fh(&self, seq: SeqNum) -> SeqNum {
         back(seq, self.downlink)
     }
 
-    /// The numbers and the window of the FH's data that are kept by the MH's half, as the FH
-    /// sent them.
+    /// Converts the numbers and the window of the FH's cached data from the MH's half to those that the
+    /// FH sent.
     pub(crate) fn sent_by_fh(
         &self,
         seq: SeqNum,
@@ -117,7 +117,7 @@ impl Renumber {
         (back(seq, self.downlink), ack + self.uplink, window)
     }
 
-    /// The bytes of a record.
+    /// The length of a record in bytes.
     pub const BYTES: usize = 13;
 
     /// The record.

@@ -10,7 +10,7 @@ const RANGES_MAX: usize = 1024;
 /// Ranges whose memory an empty table keeps, at most.
 const KEPT_RANGES_MAX: usize = 64;
 
-/// From the first to the last byte, at most: half of the circle of sequence numbers.
+/// The most bytes from the first to the last reported byte: half of the circle of sequence numbers.
 const SPAN_MAX: u32 = i32::MAX as u32;
 
 /// Ranges in order, apart from one another.
@@ -20,7 +20,7 @@ pub(crate) struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// Bytes `left..right` are at the MH. True if that is news of some of them.
+    /// Bytes `left..right` are at the MH. True if some of them were not reported before.
     ///
     /// A range that cannot be put in order with the others changes nothing.
     #[inline]

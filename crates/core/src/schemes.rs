@@ -2,10 +2,10 @@
 //! The schemes: what each does at the points where they differ.
 //!
 //! All schemes cache segments, detect outages and send what was cached afterwards; the engine does
-//! that. A scheme decides what the FH receives meanwhile. It owns its state of a flow and sees of
-//! the rest the flow and a [`Context`].
+//! that. A scheme decides what the FH receives meanwhile. It owns its state of a flow. Besides that it
+//! sees the flow and a [`Context`].
 //!
-//! Each module documents its scheme. `hold` has none: all hooks are the defaults.
+//! Each module documents its scheme. `hold` has no module: all hooks are the defaults.
 
 use holdfast_wire::{Instant, Segment, SeqNum};
 
@@ -77,7 +77,7 @@ pub(crate) trait FlowScheme<P: Payload> {
         usize::MAX
     }
 
-    /// A segment of the FH, by its ACK of the MH's data. True: it goes no further.
+    /// A segment of the FH, which acknowledges data of the MH. True: the segment is suppressed.
     fn on_fh_ack(
         &mut self,
         flow: &mut Flow<P>,
@@ -151,8 +151,7 @@ pub(crate) trait FlowScheme<P: Payload> {
         Verdict::Forward
     }
 
-    /// What becomes of a segment of the MH that shows that the link is up again. `verdict`: of
-    /// [`Self::on_mh_segment`].
+    /// The verdict on a segment of the MH that shows link up. `verdict`: that of [`Self::on_mh_segment`].
     fn verdict_on_return(
         &self,
         flow: &Flow<P>,
@@ -163,7 +162,7 @@ pub(crate) trait FlowScheme<P: Payload> {
         Verdict::Forward
     }
 
-    /// The data in a segment of the MH. `room`: bytes that the cache has left for its mobile.
+    /// Data in a segment of the MH. `room`: bytes that the cache has left for its mobile.
     fn on_mh_data(
         &mut self,
         flow: &mut Flow<P>,
@@ -182,16 +181,16 @@ pub(crate) trait FlowScheme<P: Payload> {
         None
     }
 
-    /// All that is cached is sent anew.
+    /// Everything cached is retransmitted.
     fn on_rewind(&mut self) {}
 
     /// Both ends have moved on unseen; the MH has acknowledged everything before `una`.
     fn on_resynchronised(&mut self, una: SeqNum) {}
 
-    /// The way to the MH takes smaller packets only. For a scheme that sends itself.
+    /// The path to the MH has a smaller MTU now. For a scheme that sends from the cache itself.
     fn on_path_mtu(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
 
-    /// The gateway leaves, and the FH receives what is due to it.
+    /// The gateway stops: the FH receives the ACKs that are due to it.
     fn on_leave(&mut self, flow: &mut Flow<P>, actions: &mut Actions<P>) {}
 
     /// Another station has the mobile, and is about to be informed of the flow.
@@ -251,7 +250,7 @@ pub(crate) trait FlowScheme<P: Payload> {
         None
     }
 
-    /// When the scheme last found that the link's queue had overflowed, with what was sent since link up.
+    /// When the scheme last found that segments sent since link up had overflowed the link's queue.
     fn overflowed_at(&self) -> Option<Instant> {
         None
     }
@@ -261,7 +260,7 @@ pub(crate) trait FlowScheme<P: Payload> {
         None
     }
 
-    /// Answers a SYN in the other end's name. False: it goes on as it came.
+    /// Answers a SYN in the other end's name. False: the SYN is forwarded unchanged.
     fn begin_set_up(
         &mut self,
         flow: &mut Flow<P>,
@@ -287,8 +286,8 @@ pub(crate) trait FlowScheme<P: Payload> {
         SetUp::Unrelated
     }
 
-    /// An end of a connection that the scheme sets up may have been silent for too long. None:
-    /// nothing changes.
+    /// An end of a connection that the scheme sets up may have been silent for too long. `None`: nothing
+    /// changes.
     fn on_set_up_timeout(
         &mut self,
         flow: &mut Flow<P>,
@@ -302,11 +301,11 @@ pub(crate) trait FlowScheme<P: Payload> {
         false
     }
 
-    /// What the MH can read may have changed.
+    /// The compression that the MH can read may have changed.
     fn on_abilities(&mut self, flow: &Flow<P>, shared: &Shared) {}
 
-    /// The length of the payload that goes instead of the offered one, which is then found in
-    /// `shared`; none: it goes as it is.
+    /// Compresses a payload. Returns the length of the result, which is then in `shared`; `None`: the
+    /// payload is sent as it is.
     fn compress(
         &mut self,
         offer: &Offer<'_, P>,
@@ -375,19 +374,19 @@ schemes! {
 /// How far a scheme has set up a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SetUpStage {
-    /// The end that opens was answered.
+    /// The gateway has answered the end that opens.
     Begun,
-    /// It has confirmed the answer, and the SYN went to the other end.
+    /// That end has confirmed the answer, and its SYN was sent to the other end.
     Confirmed,
 }
 
-/// What a segment, or time, means for a connection that a scheme sets up.
+/// What a segment, or a timer, means for a connection that a scheme sets up.
 pub(crate) enum SetUp<P> {
-    /// The segment is of another connection between the same ports, and goes on.
+    /// The segment belongs to another connection between the same ports, and is forwarded.
     Unrelated,
-    /// It goes no further.
+    /// The segment is suppressed.
     Handled,
-    /// The other end is connected already: the set-up is forgotten, and the segment judged.
+    /// The other end is connected already: the set-up is forgotten, and the segment is handled as usual.
     Contradicted,
     /// The end that opens begins anew with this segment.
     Restarted,
@@ -404,7 +403,7 @@ pub(crate) struct Joined<P> {
     pub answers_fh: bool,
     /// The other end's answer, by the numbers of the MH's half.
     pub answer: Segment,
-    /// What the end that opens has sent meanwhile, and its direction.
+    /// What the end that opens has sent meanwhile, and the direction of that.
     pub held: Vec<(Segment, P)>,
     pub direction: Direction,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The two ends of a flow and the two ways of a segment, as a middle node sees them.
+//! The two ends of a flow and the two directions of a segment, as the gateway sees them.
 
 /// One end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,7 +11,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The way of what this end sends.
+    /// The direction of segments that this end sends.
     pub const fn sends(self) -> Direction {
         match self {
             Self::Fh => Direction::Downlink,
@@ -20,7 +20,7 @@ impl Side {
     }
 }
 
-/// The way of a segment.
+/// The direction of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Toward the MH.
@@ -43,7 +43,7 @@ impl Direction {
         self.back().toward()
     }
 
-    /// The way of what answers a segment of this direction.
+    /// The direction of answers to a segment of this direction.
     pub const fn back(self) -> Self {
         match self {
             Self::Downlink => Self::Uplink,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Link signals: a mobile's reports about its link to its gateway, sealed.
 //!
-//! Two state machines, sans-IO. A [`MobileSession`] turns link events into
-//! datagrams and sends them again until they are acknowledged; a [`GatewayPeers`]
-//! turns datagrams into [`LinkNotice`]s. Time and random bytes are arguments.
+//! There are two state machines, sans-IO. A [`MobileSession`] turns link events into datagrams, and
+//! repeats them until they are acknowledged. A [`GatewayPeers`] turns datagrams into
+//! [`LinkNotice`]s. Time and random bytes are arguments.
 //!
 //! ```text
 //! MH                                            gateway
@@ -14,12 +14,11 @@
 //!  | down, epoch 4, counter 3, challenge C -----> |
 //! ```
 //!
-//! A message is believed if it carries the session's challenge and incarnation and
-//! a counter above all that were believed before, or if it answers the pending
-//! challenge, which ends the session before it. Either restart leads to a fresh
-//! challenge, so nothing needs to be kept on a disk and no clock is compared.
-//! What is believed has therefore always been made after everything believed
-//! earlier. `docs/link-signals.md` has the format and the reasons.
+//! A message is believed in two cases. Either it has the session's challenge and incarnation, and a
+//! counter above all believed ones. Or it answers the pending challenge, which ends the session
+//! before. A restart of either end leads to a fresh challenge, so nothing is stored on a disk, and
+//! no clock is compared. So a believed message was always made after all messages believed earlier.
+//! `docs/link-signals.md` has the format and the reasons.
 
 mod key;
 mod message;
@@ -47,7 +46,7 @@ pub use crate::sealed::KeyId;
 
 use crate::sealed;
 
-/// Most addresses that one mobile registers.
+/// Addresses that one mobile registers, at most.
 pub const ADDRESSES_MAX: usize = 16;
 
 /// Length of the longest datagram of either kind, in bytes.

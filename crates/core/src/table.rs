@@ -68,7 +68,7 @@ impl Id for Slot {
 }
 
 impl MobileId {
-    /// Where the mobile lies.
+    /// The index of the mobile's slot.
     pub(crate) const fn index(self) -> u32 {
         self.0.index
     }
@@ -87,7 +87,7 @@ pub(crate) struct Table<I, V> {
 }
 
 impl<I: Id, V: Keyed> Table<I, V> {
-    /// An empty table. `seed` keeps a stranger from choosing keys that collide.
+    /// An empty table. Because of `seed` an attacker cannot choose keys that collide.
     pub(crate) fn new(entries_max: usize, seed: u64) -> Self {
         Self {
             slots: Vec::new(),

@@ -11,7 +11,7 @@ use holdfast_wire::Instant;
 
 use crate::table::{FlowId, MobileId};
 
-/// The earliest of some timers that may not run. On the packet path: without a branch for each.
+/// The earliest of some timers that may be off. The packet path calls it, so it has no branch for each timer.
 pub(crate) fn earliest<const N: usize>(timers: [Option<Instant>; N]) -> Option<Instant> {
     /// A timer that does not run: after 584 years.
     const NEVER: u64 = u64::MAX;
@@ -23,14 +23,14 @@ pub(crate) fn earliest<const N: usize>(timers: [Option<Instant>; N]) -> Option<I
 /// Room for this number of entries is not given back.
 const CAPACITY_KEPT: usize = 256;
 
-/// Whose deadline it is.
+/// The owner of a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
     Mobile(MobileId),
     Flow(FlowId),
 }
 
-/// The heap. An entry that is no longer its subject's is left in it until it is due.
+/// The heap. An outdated entry stays in it until it is due.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Instant, Subject)>>,
@@ -55,7 +55,7 @@ impl Timers {
         }
     }
 
-    /// Calls `subject` at `at`, however soon it was to be called.
+    /// Calls `subject` at `at`, even if it was to be called earlier.
     pub(crate) fn put_off(&mut self, subject: Subject, scheduled: &mut Scheduled, at: Instant) {
         scheduled.0 = Some(at);
         self.heap.push(Reverse((at, subject)));

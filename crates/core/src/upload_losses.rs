@@ -5,14 +5,14 @@
 //! it, and a policer has no queue. So a loss is the MH's own, unless there is evidence for the radio:
 //!
 //! - Within the last round trip of the path data came after a pause or an outage, or the link came up. This
-//!   precedes all below.
+//!   rule overrides all others.
 //! - The MH's rate is at most three quarters of that at a loss of its own which was no overflow. After two
 //!   such losses the radio counts as lossy for a minute.
 //! - The MH's rate has grown by a quarter since the measurement before: the link is not full.
 //!
-//! An overflow is the MH's own also if the radio counts as lossy: its queue is long, or more than two
-//! segments and an eighth of a round trip's bytes are missing. After the latter the radio does not count
-//! as lossy any more.
+//! An overflow is the MH's own loss even if the radio counts as lossy. It shows as a long queue, or as more
+//! than two segments and an eighth of a round trip's bytes that are missing. After the latter the radio does
+//! not count as lossy any more.
 
 use core::cell::Cell;
 use core::time::Duration;
@@ -37,7 +37,7 @@ const MUCH_BYTES_MIN: u64 = 2 * 1460;
 const MUCH_PART: u64 = 8;
 /// A measurement of fewer bytes, about ten segments, does not show that the rate grows.
 const GROWTH_BYTES_MIN: u64 = 10 * 1460;
-/// Two measurements of a low rate are independent if they are as far apart.
+/// Two measurements of a low rate are independent if the second is at least this number later.
 const MEASUREMENTS_APART: u32 = 2;
 /// After this time without evidence the radio does not count as lossy any more.
 const RADIO_SHOWN_FOR: Duration = Duration::from_secs(60);
@@ -54,7 +54,7 @@ pub(crate) struct UploadLosses {
     measurements: u32,
     /// The shortest round trip of the wireless half since the last interruption.
     least_rtt: Option<Duration>,
-    /// What the newest round trip exceeds it by, and when it ended.
+    /// By how much the newest round trip exceeds `least_rtt`, and when it ended.
     newest_queue: Option<(Duration, Instant)>,
     longest_queue: RecentMax<Duration, 5>,
     /// When data came after a pause or an outage, or the link came up.
@@ -151,7 +151,7 @@ impl UploadLosses {
         let is_much = missing >= MUCH_BYTES_MIN && missing >= bytes_in(rate, path_rtt) / MUCH_PART;
         let is_overflow = is_congested || is_much || self.has_long_queue(path_rtt, now);
         if is_overflow {
-            // Rates from before are those of another link, or of its burst.
+            // Earlier rates are those of another link, or of the burst that has overflowed.
             evidence.own_rates = RecentMax::default();
         }
         if is_much {

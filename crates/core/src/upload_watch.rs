@@ -3,7 +3,7 @@
 //!
 //! An upload has data each few milliseconds. If none comes for much longer than of late, the
 //! application pauses or the link is down. A keep-alive in the FH's name decides: an MH that receives
-//! it answers at once (RFC 9293, 3.10.7.4), and takes nothing from it.
+//! it answers at once (RFC 9293, 3.10.7.4), and its state does not change.
 
 use core::time::Duration;
 
@@ -17,11 +17,11 @@ use crate::upload_losses::UploadLosses;
 
 /// A longer gap separates two bursts, and shows nothing of the next gap.
 pub(crate) const GAP_MAX: Duration = Duration::from_secs(1);
-/// Data segments without such a gap that are an upload: an initial window (RFC 6928).
+/// This number of data segments without such a gap is an upload: an initial window (RFC 6928).
 const UPLOAD_SEGMENTS: u32 = 10;
-/// What may come on top of twice the longest gap before the MH is probed.
+/// The MH is probed after twice the longest gap of late and this additional time.
 const GAP_SLACK: Duration = Duration::from_millis(50);
-/// From one first probe to the next. Linux answers one keep-alive of a connection in 500 ms
+/// The shortest time from one first probe to the next. Linux answers one keep-alive of a connection in 500 ms
 /// (`tcp_invalid_ratelimit`).
 const PROBES_APART: Duration = Duration::from_millis(600);
 
@@ -36,13 +36,13 @@ pub(crate) struct UploadWatch {
     /// Segments in a row; 0: the MH pauses.
     segments: u32,
     gaps: RecentGaps,
-    /// From an ACK to data that the MH has sent after it.
+    /// The round trip from an ACK to data that the MH has sent after it.
     pub rtt: RttEstimator,
-    /// Whose the losses are; with `auto` alone.
+    /// Whether losses are the MH's own; only with `auto`.
     pub losses: Option<Box<UploadLosses>>,
-    /// Since when the MH owes an answer.
+    /// Since when a probe is not answered.
     pub probed_at: Option<Instant>,
-    /// The next first probe.
+    /// The earliest time of the next first probe.
     probe_from: Instant,
 }
 
@@ -78,7 +78,7 @@ impl UploadWatch {
         }
     }
 
-    /// It has data.
+    /// The segment has data.
     pub(crate) fn on_data(&mut self, flow: FlowId, bytes: u32, now: Instant) {
         let gap = now.saturating_since(core::mem::replace(&mut self.data_at, now));
         let gap = nanos(gap);
@@ -117,7 +117,7 @@ impl UploadWatch {
         Some(self.flow)
     }
 
-    /// The MH has answered, or has nothing to answer. Its next data are a new upload.
+    /// The MH has answered, or no probe could be sent. Its next data are a new upload.
     pub(crate) fn pause(&mut self, now: Instant) {
         (self.segments, self.probed_at) = (0, None);
         self.probe_from = now + PROBES_APART;

@@ -165,7 +165,7 @@ fn found(got: de::Unexpected<'_>) -> String {
     }
 }
 
-/// What would be right, without the name of the type.
+/// What the key takes, without the name of the type.
 fn wanted(takes: &dyn de::Expected) -> String {
     let expected = takes.to_string();
     let unsigned = |bits: u32| format!("a whole number from 0 to {}", (1_u128 << bits) - 1);
@@ -196,7 +196,7 @@ pub fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> Option<&'
     known.max_by(|a, b| score(a).total_cmp(&score(b)))
 }
 
-/// A value as a document has it, on one line, shortened.
+/// A value as in a document, on one line, shortened.
 pub fn shown(value: &Value) -> String {
     let text = value.to_string().replace('\n', " ");
     if text.chars().count() > SHOWN_CHARS_MAX {
@@ -234,7 +234,7 @@ pub fn read<T: DeserializeOwned>(table: &Table) -> Result<T, DocumentError> {
         });
         let mut path: Vec<String> = names.collect();
         let DocumentError { path: own, problem } = error.into_inner();
-        // Of a key that no struct has, the path may have the name already.
+        // For an unknown key, the path may contain the name already.
         if matches!(problem, Problem::UnknownKey { .. }) && path.last() == own.first() {
             path.pop();
         }
@@ -259,7 +259,7 @@ impl TableReader {
         }
     }
 
-    /// Takes the keys of `T` out of the table and reads them. What is not given is as in `base`.
+    /// Takes the keys of `T` out of the table and reads them. Other values are those of `base`.
     ///
     /// # Errors
     /// A value is not one that its key takes.
@@ -275,7 +275,7 @@ impl TableReader {
         read(&whole)
     }
 
-    /// The same, of a table that has no other keys.
+    /// As [`Self::take`], for a table that has no other keys.
     ///
     /// # Errors
     /// A value is not one that its key takes, or there is another key.
@@ -310,7 +310,7 @@ impl TableReader {
     }
 }
 
-/// The keys of `value` whose values differ from those in `base`, as a file has them.
+/// The keys of `value` whose values differ from those in `base`, as in a file.
 pub fn differing<T: Serialize>(value: &T, base: &T) -> Table {
     let base = Table::try_from(base).unwrap_or_default();
     let mut table = Table::try_from(value).unwrap_or_default();
@@ -321,12 +321,12 @@ pub fn differing<T: Serialize>(value: &T, base: &T) -> Table {
 /// The name of a struct, and its keys in the order of its fields.
 pub fn keys_of<T: DeserializeOwned>() -> (&'static str, &'static [&'static str]) {
     let mut keys = ("", [].as_slice());
-    // It ends in an error as soon as it has seen the keys.
+    // This ends in an error as soon as it has seen the keys.
     let _ = T::deserialize(KeysOf(&mut keys));
     keys
 }
 
-/// What the key of a `T` takes.
+/// The values that the key of a `T` takes.
 pub fn takes_of<T: DeserializeOwned>(key: &str) -> String {
     // No key takes a table.
     let table = Table::from_iter([(key.to_owned(), Value::Table(Table::new()))]);

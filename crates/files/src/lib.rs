@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that a user names: read up to a limit, and overwritten only if they are of our making;
+//! Files that a user names: read up to a limit, and overwritten only if they begin like our own output;
 //! [settings](document) with errors that name the key, and [traces of packets](packet_trace).
 
 pub mod document;
@@ -16,13 +16,13 @@ pub const PCAPNG: &[u8] = &[0x0a, 0x0d, 0x0d, 0x0a];
 /// How a file of JSON lines begins.
 pub const JSON_LINES: &[u8] = b"{";
 
-/// Where pipes are that this process has open already: `<(...)` of a shell.
+/// Folders of the pipes that this process has already open: `<(...)` of a shell.
 const OPEN_PIPES: [&str; 2] = ["/dev/fd", "/proc"];
 
-/// The text of what the path names, a pipe too (`--config <(...)`), up to `bytes_max` bytes.
+/// The text of the file or pipe (`--config <(...)`) that the path names, up to `bytes_max` bytes.
 ///
 /// # Errors
-/// It cannot be read, is a device (which may have no end) or a named pipe, is longer, or no text.
+/// It cannot be read, is a device (which may have no end) or a named pipe, is longer, or is no text.
 pub fn read_up_to(path: &Path, bytes_max: u64) -> io::Result<String> {
     let kind = path.metadata()?.file_type();
     if kind.is_char_device() || kind.is_block_device() || kind.is_socket() {
@@ -33,7 +33,7 @@ pub fn read_up_to(path: &Path, bytes_max: u64) -> io::Result<String> {
     }
     let file = File::open(path)?;
     let mut octets = Vec::new();
-    // It may grow while it is read.
+    // The file may grow while it is read.
     let read = file.take(bytes_max + 1).read_to_end(&mut octets)? as u64;
     if read > bytes_max {
         let problem = format!("longer than {bytes_max} bytes, the most that is taken");
@@ -46,7 +46,7 @@ pub fn read_up_to(path: &Path, bytes_max: u64) -> io::Result<String> {
 /// Makes a file to write to, or empties one whose content `begins` like ours.
 ///
 /// # Errors
-/// It cannot be written, or there is something else, which stays as it is.
+/// It cannot be written, or there is other content, which stays as it is.
 pub fn create(path: &Path, begins: &[u8]) -> io::Result<File> {
     check_overwritable(path, begins)?;
     File::create(path)
@@ -55,7 +55,7 @@ pub fn create(path: &Path, begins: &[u8]) -> io::Result<File> {
 /// Whether [`create`] would make or empty this file.
 ///
 /// # Errors
-/// There is something else.
+/// There is other content.
 pub fn check_overwritable(path: &Path, begins: &[u8]) -> io::Result<()> {
     let found = match path.metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets with their times, as a pcapng file: several interfaces in one file, IP behind
-//! four bytes that name its version (LINKTYPE_NULL: of LINKTYPE_RAW libpcap 1.10 refuses
-//! a second interface), whole nanoseconds.
+//! Packets with their times, as a pcapng file: several interfaces in one file, whole
+//! nanoseconds. Four bytes before the IP header name its version (LINKTYPE_NULL, because
+//! libpcap 1.10 refuses a second interface of LINKTYPE_RAW).
 //!
 //! Source: draft-ietf-opsawg-pcapng (sections 4.2 and 4.3).
 
@@ -23,7 +23,7 @@ use crate::{PCAPNG, create};
 
 /// Bytes kept of each packet: all headers with their options, little of the payload.
 const SNAP_BYTES: usize = 160;
-/// Bytes of one file at most; what comes later is counted and left out.
+/// Most bytes of one file; later packets are counted and left out.
 const FILE_BYTES_MAX: u64 = 4 << 30;
 
 /// Bytes before each packet.
@@ -90,7 +90,7 @@ impl PacketTrace {
         })
     }
 
-    /// Writes one packet: its first bytes, and how long it is.
+    /// Writes one packet: its first bytes, and its length.
     pub fn write(
         &mut self,
         interface: u32,
@@ -107,7 +107,7 @@ impl PacketTrace {
             Some(6) => VERSION_6,
             _ => VERSION_4,
         };
-        // In the byte order of the section.
+        // In the byte order of the pcapng section.
         let mut data = version.to_ne_bytes().to_vec();
         data.extend_from_slice(&packet[..packet.len().min(SNAP_BYTES)]);
         let block = EnhancedPacketBlock {
@@ -124,8 +124,7 @@ impl PacketTrace {
         Ok(())
     }
 
-    /// Writes what is buffered; how many packets were left out because the file was
-    /// full.
+    /// Writes what is buffered; returns how many packets were left out because the file was full.
     pub fn finish(mut self) -> anyhow::Result<u64> {
         let flushed = self.writer.get_mut().flush();
         flushed.with_context(|| format!("{}: cannot be written", self.path.display()))?;

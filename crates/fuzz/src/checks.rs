@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What must be true of each frame that the gateway makes. The frames are built as the daemon
-//! builds them (`crates/holdfast/src/gateway/emit.rs`).
+//! Checks of each frame that the gateway makes. The frames are built as the daemon builds them
+//! (`crates/holdfast/src/gateway/emit.rs`).
 
 use holdfast_core::{Direction, Made, Payload, Resend, Scheme, Unreachable};
 use holdfast_wire::{Endpoint, Flags, Header, SackBlocks, SeqNum, parse, unreachable};
@@ -8,12 +8,12 @@ use holdfast_wire::{Endpoint, Flags, Header, SackBlocks, SeqNum, parse, unreacha
 use crate::packet::Packet;
 use crate::traffic::{Traffic, honest_byte, is_honest};
 
-/// What goes ahead of ordinary traffic.
+/// The DSCP of segments that go ahead of ordinary traffic.
 const DSCP: u8 = 46;
 /// The largest IP packet.
 const IP_PACKET_BYTES_MAX: u32 = 65_535;
 
-/// The piece lies within the segment that it is cut from, and has its bytes. True if they were
+/// Checks that the piece lies within its segment, and has the segment's bytes. True if they were
 /// compared with what an honest flow has sent.
 pub(crate) fn check_resend(piece: &Resend<Packet>, is_early: bool) -> bool {
     let octets = piece.payload.octets(piece.offset, piece.len);
@@ -43,7 +43,7 @@ pub(crate) fn check_resend(piece: &Resend<Packet>, is_early: bool) -> bool {
     is_honest(fh_port)
 }
 
-/// The piece as a frame is a segment with these numbers and this payload.
+/// Checks that the piece, made a frame, is a segment with these numbers and this payload.
 pub(crate) fn check_frame(piece: &Resend<Packet>) {
     let mut header = piece.payload.header().expect("headers of what is kept");
     header.set_options(piece.timestamps, &SackBlocks::default());
@@ -66,8 +66,8 @@ pub(crate) fn check_frame(piece: &Resend<Packet>) {
     assert_eq!(&frame[layout.payload..layout.end], octets);
 }
 
-/// A header of the gateway's own: it reads as it was meant, and allows no more than it may. With
-/// `traffic`, the ACK of an honest flow is compared with the MH's own: true if so.
+/// Checks a header of the gateway's own: it is read as it was made, and acknowledges no more than it may.
+/// True if it is an honest flow's ACK and was compared with the MH's own, by `traffic`.
 pub(crate) fn check_made(made: &Made<Header>, scheme: Scheme, traffic: Option<&Traffic>) -> bool {
     let mut header = made.template;
     header.set_seq(made.seq);
@@ -82,7 +82,7 @@ pub(crate) fn check_made(made: &Made<Header>, scheme: Scheme, traffic: Option<&T
     assert_eq!(segment.flags, made.flags);
     assert_eq!(segment.options.timestamps, made.timestamps);
     let mut farthest = None;
-    // What an FH that lies has named is repeated as it is.
+    // The blocks of an FH that lies are repeated unchanged.
     let may_repeat_a_lie = made.direction == Direction::Downlink && !is_honest(segment.from.port);
     let blocks = segment.options.sack.iter().filter(|_| !may_repeat_a_lie);
     for (index, (left, right)) in blocks.enumerate() {
@@ -111,8 +111,8 @@ pub(crate) fn check_made(made: &Made<Header>, scheme: Scheme, traffic: Option<&T
     false
 }
 
-/// A report to a sender at the MH is a packet. With `traffic`, of an honest flow it names no more than
-/// the FH has acknowledged: true if it is such a one.
+/// Checks that a report to a sender at the MH is a packet. In an honest flow of `traffic` it may name no
+/// number above what the FH has acknowledged. True if this was compared.
 pub(crate) fn check_notice(report: &Unreachable<Header>, traffic: Option<&Traffic>) -> bool {
     let (fh, mh) = (report.key.fh, report.key.mh);
     let frame = unreachable(report.template.link(), mh, fh, report.seq);
@@ -130,8 +130,8 @@ pub(crate) fn check_notice(report: &Unreachable<Header>, traffic: Option<&Traffi
     true
 }
 
-/// An ACK to the FH of an honest flow is of no more than the MH has acknowledged; with M-TCP+,
-/// of no more than the FH has sent. True if the flow is such a one.
+/// Checks that an ACK to the FH of an honest flow is not above what the MH has acknowledged. With
+/// M-TCP+ the limit is what the FH has sent. True if the flow is honest.
 pub(crate) fn check_acked(
     scheme: Scheme,
     fh: Endpoint,

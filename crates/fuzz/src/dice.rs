@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The numbers that decide what comes next: from a seed without end, or a fuzzer's bytes.
+//! The numbers that decide what comes next: endless ones from a seed, or those in a fuzzer's bytes.
 
 /// A source of numbers, equal on every machine.
 pub struct Dice<'a>(Source<'a>);
@@ -71,8 +71,8 @@ impl<'a> Dice<'a> {
             .collect()
     }
 
-    /// Some bytes become others, or there are more or fewer of them: the first 80 are the
-    /// headers, and are hit more often.
+    /// Changes, inserts or removes some bytes. The first 80 are the headers, and are hit more
+    /// often.
     pub(crate) fn damage(&mut self, bytes: &mut Vec<u8>) {
         for _ in 0..=self.below(4) {
             let len = bytes.len() as u64;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gateway's engine with one scheme: frames in, actions out as frames, as the daemon does it.
+//! The gateway's engine with one scheme. It gets frames, and its actions become frames as in the daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ pub const SCHEMES: [&str; 10] = [
     "auto-mobile",
 ];
 
-/// How much there is of everything.
+/// The sizes of traffic, tables and caches.
 pub struct Size {
     /// Flows of the traffic.
     flows: usize,
@@ -80,16 +80,16 @@ impl Size {
     };
 }
 
-/// The longest time between two frames, mostly.
+/// The longest time between two frames, except for one time in 50, which has one of `pauses`.
 const INTERVAL_MAX: Duration = Duration::from_millis(3);
-/// A segment of the MH's link, in payload.
+/// Payload of a segment on the MH's link, bytes.
 const MSS: u32 = 1448;
-/// Timers that are due again and again at one moment.
+/// Limit of timeouts that are handled at one moment.
 const TIMEOUTS_MAX: u32 = 1000;
-/// Inputs between two looks at the gateway's counts.
+/// Inputs between two checks of the gateway's counts.
 const LIMITS_EVERY: u64 = 64;
 
-/// A gateway, what comes to it, and what it has written down.
+/// A gateway, its traffic, and its records.
 pub struct Engine {
     size: &'static Size,
     settings: Settings,
@@ -216,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// Something else than a frame.
+    /// An event other than a frame.
     fn disturb(&mut self, dice: &mut Dice) {
         match dice.below(128) {
             0..64 => self.signal_link(dice),
@@ -263,7 +263,7 @@ impl Engine {
         }
     }
 
-    /// The mobile's daemon follows what is not compressed, too.
+    /// The mobile's daemon gets segments that are not compressed, too.
     fn give_to_mobile(&mut self, direction: Direction, packet: &Packet) {
         if self.settings.compression.is_some() && direction == Direction::Downlink {
             let payload = packet.payload();
@@ -409,8 +409,8 @@ impl Engine {
         let _ = self.decompressor.take_forgotten().count();
     }
 
-    /// A mobile leaves for another station and returns. That station's word is believed, but it
-    /// may be damaged in what it has of flows that are not honest.
+    /// A mobile leaves for another station and returns. The state that comes from that station is
+    /// believed. For flows that are not honest it may be damaged.
     fn hand_over(&mut self, dice: &mut Dice) {
         let mobile = [mobile_address(dice.below(MOBILES) as u8)];
         let states = self.gateway.export(&mobile, self.now, &mut self.actions);
@@ -447,8 +447,8 @@ impl Engine {
         self.gateway.go(&taken_over, self.now, &mut self.actions);
     }
 
-    /// The gateway is killed or leaves, and another one takes over what it has written down. A
-    /// record may be damaged.
+    /// The gateway is killed or stops, and another one takes over its records. A record may be
+    /// damaged.
     fn restart(&mut self, dice: &mut Dice) {
         if dice.once_in(2) {
             self.gateway.stop_acknowledging();

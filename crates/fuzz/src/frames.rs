@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the daemons read in a frame before the engine gets it, and the headers that are made of it.
+//! The fields that the daemons read in a frame before the engine gets it, and the headers made from it.
 
 use std::cell::RefCell;
 
@@ -14,7 +14,7 @@ use holdfast_wire::{
 /// Where the IP header begins: on raw IP, on Ethernet, and behind a VLAN's tag.
 const IP_AT: [usize; 3] = [0, 14, 18];
 
-/// The first byte: what the link layer is. The rest is what is read of the TUN or TAP device.
+/// The first byte selects the link layer. The rest is what is read from the TUN or TAP device.
 pub fn frames(bytes: &[u8]) {
     thread_local! {
         static POOL: RefCell<BufferPool> = RefCell::new(BufferPool::new(1));
@@ -88,7 +88,7 @@ fn read(header: &Header, payload: &[u8]) -> Segment {
     segment
 }
 
-/// What is set is read, and nothing else changes.
+/// Checks that each number that is set is read again, and nothing else changes.
 fn check_numbers(header: Header, segment: &Segment, payload: &[u8]) {
     let mut header = header;
     assert!(header.set_payload_len(payload.len()), "too long");
@@ -114,7 +114,7 @@ fn check_numbers(header: Header, segment: &Segment, payload: &[u8]) {
     assert_eq!(read(&header, payload), own);
 }
 
-/// Options that are replaced, blanked or written anew.
+/// Checks options that are replaced, blanked or written anew.
 fn check_options(header: Header, segment: &Segment, payload: &[u8]) {
     let finish = |mut header: Header, payload: &[u8]| {
         let fits = header.set_payload_len(payload.len());
@@ -152,7 +152,7 @@ fn check_options(header: Header, segment: &Segment, payload: &[u8]) {
     }
 }
 
-/// A header that was packed or made from nothing is for the same ends.
+/// Checks that a header that was packed or newly made is for the same ends.
 fn check_made(header: &Header, segment: &Segment) {
     let ends = |header: Option<Header>, from: Endpoint, to: Endpoint| {
         let mut header = header.expect("ends of one family");

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hostile input for all code that reads from the network, from a file that another process wrote,
-//! or from the kernel: no panic, no timer that is due without end, no limit exceeded, and nothing
-//! sent that must not be sent.
+//! or from the kernel. There must be no panic, no timer that is due without end, no limit exceeded, and
+//! nothing sent that must not be sent.
 //!
 //! Each target takes bytes. `src/bin` gives it those of libFuzzer, `tests/corpora.rs` those in
-//! `corpus/`. A [`Subject`] takes them as decisions ([`Dice`]): a fuzzer's bytes get past checksums
-//! and seals so. `tests/long_runs.rs` gives it decisions from a seed, a million times to one object.
+//! `corpus/`. A [`Subject`] takes them as decisions ([`Dice`]): so a fuzzer gets past checksums and
+//! seals. `tests/long_runs.rs` makes a million steps with one object, from a seed.
 
 use std::cell::RefCell;
 
@@ -45,7 +45,7 @@ pub const TARGETS: [(&str, Target); 7] = [
     ("nl80211", nl80211),
 ];
 
-/// Something that lives through many inputs.
+/// An object that takes many inputs.
 pub trait Subject {
     /// One input, and what follows from it. Panics if something is wrong.
     fn step(&mut self, dice: &mut Dice);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A frame as the gateway keeps it: real bytes and real headers, as in the daemon.
+//! A frame as the gateway caches it: real bytes and real headers, as in the daemon.
 
 use std::rc::Rc;
 

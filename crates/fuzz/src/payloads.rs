@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compressed payload that comes to a mobile: rightly made, with a dictionary or without, and then
-//! damaged or not; or any bytes.
+//! Compressed payload that comes to a mobile. It is made with a dictionary or without, and may be
+//! damaged then; or it is any bytes.
 
 use holdfast_core::FlowKey;
 use holdfast_core::compression::{
@@ -31,7 +31,7 @@ pub struct Payloads {
 /// A payload on its way.
 struct Compressed {
     bytes: Vec<u8>,
-    /// What it must be restored to, if it is as it was made.
+    /// The payload to which it must be restored, if it is not damaged.
     plain: Option<Vec<u8>>,
 }
 
@@ -109,7 +109,7 @@ fn mh(port: u64) -> Endpoint {
 }
 
 impl Payloads {
-    /// From now on it is as new.
+    /// Makes it as new.
     pub(crate) fn forget_all(&mut self) {
         for mh in (0..PORTS).map(mh) {
             self.decompressor.forget(&FlowKey { fh: fh(), mh });
@@ -136,7 +136,7 @@ impl Payloads {
         if is_damaged {
             dice.damage(&mut bytes);
         }
-        // Without a gain it goes as it is.
+        // Without a gain the payload is not compressed.
         let plain = (!is_damaged && bytes != plain).then_some(plain);
         Compressed { bytes, plain }
     }

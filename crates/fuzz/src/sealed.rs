@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The seal of datagrams, by its description (`crates/core/src/sealed.rs`), with the one key of all
-//! targets: so hostile bytes come from a peer that has the key, too.
+//! The seal of datagrams, by its description (`crates/core/src/sealed.rs`). All targets have one key: so
+//! hostile bytes come also from a peer that has the key.
 
 use chacha20poly1305::{AeadInOut as _, KeyInit as _, XChaCha20Poly1305};
 use holdfast_core::signal::MobileKey;
@@ -38,7 +38,7 @@ pub(crate) fn seal(magic: [u8; 2], path: u8, nonce: [u8; 24], message: &[u8]) ->
     seal_behind(datagram, message)
 }
 
-/// Header and nonce become a datagram.
+/// Seals a message behind header and nonce.
 fn seal_behind(mut datagram: Vec<u8>, message: &[u8]) -> Vec<u8> {
     datagram.extend(message);
     let (head, sealed) = datagram.split_at_mut(SEALED_AT);
@@ -50,7 +50,7 @@ fn seal_behind(mut datagram: Vec<u8>, message: &[u8]) -> Vec<u8> {
     datagram
 }
 
-/// What happens to a datagram on its way: nothing, damage, or damage within the seal.
+/// What happens to a datagram in flight: nothing, damage, or damage within the seal.
 pub(crate) fn disturb(datagram: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
     let mut datagram = datagram;
     match dice.below(4) {

@@ -101,7 +101,7 @@ impl Subject for Signals {
 }
 
 impl Signals {
-    /// Any bytes, within the seal or without one.
+    /// Any bytes, sealed or not.
     fn invent(&mut self, path: u8, dice: &mut Dice) -> Vec<u8> {
         let len = dice.below(400);
         let bytes = dice.bytes(len);

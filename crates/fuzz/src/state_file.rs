@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gateway's state file: its bytes as a predecessor, or anyone, may have left them.
+//! The gateway's state file: its bytes as a predecessor, or another program, may have left them.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
@@ -42,7 +42,7 @@ fn is_record(record: Record) -> bool {
 fn check(path: &Path, before: &[u8], slots: usize) {
     let file = match StateFile::open(path, slots, is_record) {
         Ok(Opened::Ready(file)) => file,
-        // Nothing is known of the rest of the machine.
+        // The disk may be full.
         Ok(Opened::NoSpace { .. }) => return,
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
@@ -74,7 +74,7 @@ fn check(path: &Path, before: &[u8], slots: usize) {
     assert!(std::fs::read(path).expect("the file read") == after);
 }
 
-/// The records of the predecessor, in their order, as far as there is room; and no others.
+/// Checks that these are the predecessor's records, in their order, as far as there is room, and no others.
 fn check_kept(before: &[u8], found: &[Record]) {
     let has_magic = before.starts_with(b"holdfast state file\n");
     let has_length = before.get(20..24) == Some(&(FLOW_RECORD_LEN as u32).to_be_bytes());

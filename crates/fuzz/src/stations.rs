@@ -22,7 +22,7 @@ const MAGIC: [u8; 2] = *b"HO";
 /// Paths: to one station, and to a group.
 const PATHS: [u8; 2] = [0, 1];
 const WEST: PeerId = PeerId(0);
-/// A neighbour that sends nothing but what is invented.
+/// A neighbour that sends only invented messages.
 const NORTH: PeerId = PeerId(1);
 const MOBILES: u64 = 3;
 const BUFFER_BYTES_MAX: usize = 16 << 10;
@@ -100,7 +100,7 @@ impl Subject for Stations {
 }
 
 impl Stations {
-    /// A message is read as it was written; a damaged one is read as one message at most.
+    /// Checks that a message is read as it was written, and a damaged one as one message at most.
     fn give_bytes(&mut self, dice: &mut Dice) {
         let message = message(dice);
         let mut bytes = message.to_bytes();
@@ -168,7 +168,7 @@ impl Stations {
         }
     }
 
-    /// What a neighbour or a predecessor wrote down of a flow.
+    /// Reads a flow's state, as a neighbour or a predecessor may have written it.
     fn read_state(&mut self, dice: &mut Dice) {
         let len = dice.below(300);
         let mut bytes = vec![2];
@@ -196,7 +196,7 @@ impl Stations {
         }
     }
 
-    /// A mobile reports here.
+    /// A mobile reports to this station.
     fn notice(&mut self, dice: &mut Dice) {
         let notice = LinkNotice {
             key: key_of(dice),

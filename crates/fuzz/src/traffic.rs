@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What comes: segments of many pairs of TCP ends, most of them right, some of them not, and some
-//! of the bytes damaged.
+//! The traffic: segments of many flows. Most are right, some have wrong fields, and some bytes are
+//! damaged.
 //!
-//! One flow in three is an honest one. Its segments may be lost, repeated or late, but they are
-//! never damaged, and its bytes follow from where they lie: so the gateway's answers about it
-//! can be checked exactly.
+//! One flow in three is honest. Its segments may be lost, repeated or late, but are never damaged,
+//! and each byte follows from its sequence number. So what the gateway sends for it can be checked
+//! exactly.
 
 use core::net::IpAddr;
 
@@ -13,7 +13,7 @@ use holdfast_wire::{Segment, checksum};
 
 use crate::dice::Dice;
 
-/// Mobiles that they belong to.
+/// The number of mobiles.
 pub(crate) const MOBILES: u64 = 6;
 /// The FH's port of honest flows; the others have [`PORT`].
 const PORT_HONEST: u16 = 8000;
@@ -34,12 +34,12 @@ struct End {
     acked: u32,
     /// Where its SYN ends, if it sent one.
     syn_until: Option<u32>,
-    /// What it takes the other end's numbers for is so much more: the gateway has set the
-    /// connection up in the other end's name.
+    /// Added to the other end's numbers in its ACKs: the gateway has set up the connection with
+    /// numbers of its own.
     shift: u32,
 }
 
-/// One pair of ends: the FH's is the first.
+/// One flow.
 struct Flow {
     is_v6: bool,
     is_honest: bool,
@@ -336,7 +336,7 @@ impl Flow {
         frame.extend((20 + len as u16).to_be_bytes());
         frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
         for side in addresses {
-            // Another network for honest ones: damage does not make one of the others that.
+            // Honest flows have another network: damage turns no other flow into an honest one.
             let network = if side == 1 && self.is_honest {
                 77
             } else {
@@ -351,7 +351,7 @@ impl Flow {
 }
 
 impl Draft {
-    /// SACK blocks, of what may have come; of a liar, of anything.
+    /// Adds SACK blocks: of what may have arrived; if the flow is not honest, of anything.
     fn report(&mut self, is_honest: bool, payload: PayloadLen, dice: &mut Dice) {
         let count = 1 + dice.below(3) as u8;
         self.options.extend([1, 1, 5, 2 + 8 * count]);
@@ -370,7 +370,7 @@ impl Draft {
         }
     }
 
-    /// One thing becomes wrong.
+    /// Makes one field wrong.
     fn lie(&mut self, dice: &mut Dice) {
         let half = 0x7fff_fff0 + dice.below(32) as u32;
         match dice.below(12) {

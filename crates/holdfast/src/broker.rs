@@ -51,7 +51,7 @@ pub(crate) fn is_lost() -> bool {
     privileges::has_lost_broker()
 }
 
-/// Errors: that it has ended.
+/// Errors: the broker has ended.
 pub(crate) fn check() -> anyhow::Result<()> {
     if is_lost() {
         bail!(LOST);
@@ -69,8 +69,8 @@ pub(crate) fn run(args: BrokerArgs) -> anyhow::Result<()> {
     holdfast_net::broker::run(&options).context("the daemon's socket")
 }
 
-/// A service manager sends these to all of a service, SIGABRT if the daemon hangs. A process that serves a
-/// daemon ends after it.
+/// Ignores the signals that a service manager sends to all processes of a service; SIGABRT comes if the
+/// daemon hangs. A process that serves a daemon must end after it.
 pub(crate) fn ignore_signals() -> std::io::Result<()> {
     for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGABRT] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `--check` of both daemons: what in the machine's set-up goes round or against the daemon, and
-//! what to do about it.
+//! `--check` of both daemons: which parts of the machine's configuration bypass or disturb the daemon,
+//! and what to do about them.
 //!
-//! Nothing is changed: data paths are attached for a moment without a heartbeat, in which they pass
+//! Nothing is changed: data paths are attached for a moment without a heartbeat, and pass
 //! everything.
 
 use std::fmt;
@@ -19,23 +19,23 @@ pub(crate) mod interface;
 pub(crate) mod offload;
 pub(crate) mod signals;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
     /// As it should be.
     Fine,
-    /// May matter; the operator knows.
+    /// It may matter; the operator can judge it.
     Note,
     /// The daemon cannot work, or packets go round it.
     Problem,
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     severity: Severity,
-    /// What there is, and why it matters.
+    /// The state that was found, and why it matters.
     what: String,
     /// What to do about it; empty when there is nothing to do.
     remedy: String,
@@ -66,7 +66,7 @@ impl Finding {
         }
     }
 
-    /// How bad it is.
+    /// The severity of the finding.
     pub(crate) const fn severity(&self) -> Severity {
         self.severity
     }
@@ -99,13 +99,13 @@ pub(crate) fn report_findings(findings: &[Finding]) -> anyhow::Result<()> {
     }
 }
 
-/// How many of them are problems.
+/// The number of problems among the findings.
 pub(crate) fn problems(findings: &[Finding]) -> usize {
     let is_problem = |finding: &&Finding| finding.severity() == Severity::Problem;
     findings.iter().filter(is_problem).count()
 }
 
-/// Tries what the daemon will do, without taking a packet. `attach`: whether the programs detach by
+/// Judges an attempt to attach, which takes no packet. `attach`: whether the programs detach by
 /// themselves when the daemon dies.
 pub(crate) fn check_data_path(interface: &str, attach: io::Result<bool>) -> Finding {
     match attach {
@@ -126,7 +126,7 @@ fn remedy_for(error: &io::Error) -> &'static str {
         io::ErrorKind::NotFound if error.to_string().contains("/dev/net/tun") => {
             "modprobe tun, or give the container /dev/net/tun"
         }
-        // Its text has the command; the qdisc's maker would make it again.
+        // The error's text has the command; the program that made the qdisc would make it again.
         io::ErrorKind::AlreadyExists => {
             "SQM and wondershaper make such a qdisc: take the interface out of their settings"
         }
@@ -134,7 +134,7 @@ fn remedy_for(error: &io::Error) -> &'static str {
     }
 }
 
-/// A tool's output; none if it is not there, fails or prints no JSON.
+/// A tool's output. None if the tool does not exist, fails or prints no JSON.
 fn tool_json(tool: &str, arguments: &[&str]) -> Option<Value> {
     let output = Command::new(tool).args(arguments).output().ok()?;
     serde_json::from_slice(&output.stdout)

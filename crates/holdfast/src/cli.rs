@@ -61,7 +61,7 @@ pub(crate) enum Command {
     },
 }
 
-/// What clap leaves to the standard library, and what the argument takes.
+/// Errors whose text comes from the standard library, and what the argument takes.
 const TAKES: [(&str, &str); 6] = [
     (
         "invalid socket address syntax",
@@ -83,7 +83,7 @@ const TAKES: [(&str, &str); 6] = [
     ("invalid float literal", "takes a number"),
 ];
 
-/// The command line. What begins with a minus and is a number is a value: it is refused as one.
+/// Parses the command line. A negative number is a value, not a flag: an error is about the value.
 ///
 /// Errors: clap's.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
@@ -124,7 +124,7 @@ pub(crate) fn usage_line(error: &clap::Error) -> String {
     )
 }
 
-/// The command that the arguments begin with.
+/// The command with which the arguments begin.
 fn command_named(arguments: impl Iterator<Item = OsString>) -> String {
     let mut command = &Cli::command();
     let mut named = command.get_name().to_owned();

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::control::StatusReply;
 
-/// Commands that may wait; the worker takes them every few milliseconds.
+/// The limit of queued commands; the worker takes them every few milliseconds.
 const COMMANDS_MAX: usize = 1024;
 
 /// A worker that has made no turn for this time hangs.
@@ -31,7 +31,7 @@ const ATTACH_WAIT: Duration = Duration::from_millis(500);
 
 const NO_ANSWER: &str = "the packet worker does not answer";
 
-/// One request.
+/// A command to the worker.
 #[derive(Clone, Debug)]
 pub(crate) enum Command {
     /// A report about the link to the mobile with these addresses.
@@ -64,31 +64,31 @@ pub(crate) enum Command {
     Status {
         /// Most flows to describe.
         flows_max: usize,
-        /// Addresses whose mobiles are described however many there are.
+        /// Mobiles with these addresses are described beyond every limit.
         named: Vec<IpAddr>,
         /// Where the report goes.
         reply: mpsc::Sender<StatusReply>,
     },
-    /// No interface has the name, or another one: have all packets pass, wherever the old one is now.
+    /// The interface was removed, renamed or replaced: make all packets pass, wherever it is now.
     Detach,
-    /// An interface with the name is there: attach to it, and take nothing yet.
+    /// An interface with the name exists: attach to it, and take nothing yet.
     Attach(SyncSender<io::Result<Attachment>>),
     /// All workers of the interface are attached: take packets.
     Take,
-    /// The limits from now on.
+    /// Use these limits from now on.
     Limits(Box<Limits>),
-    /// Deliver what is owed, then leave.
+    /// Deliver the owed bytes, then leave.
     Leave,
 }
 
 /// The settings that a worker takes over while flows live.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
-    /// Of the engine.
+    /// The engine's settings.
     pub(crate) core: Settings,
-    /// How long leaving waits for the MHs' ACKs of what is owed.
+    /// The longest that a leaving worker waits for the MHs' ACKs of owed bytes.
     pub(crate) drain: Duration,
-    /// Of `keep`.
+    /// The settings of `keep`.
     pub(crate) keep: KeepSettings,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct Attachment {
 #[derive(Debug)]
 pub(crate) struct RunningWorker {
     pub(crate) handle: WorkerHandle,
-    /// Its end, and why; none: another part waits for it.
+    /// Reports the worker's end, and the reason. None: another part waits for it.
     pub(crate) done: Option<oneshot::Receiver<io::Result<()>>>,
     pub(crate) thread: JoinHandle<()>,
     pub(crate) attachment: Attachment,
@@ -128,7 +128,7 @@ impl RunningWorker {
         let thread = thread::Builder::new()
             .name("packets".into())
             .spawn(move || {
-                // Who waits for it may have left already.
+                // The receiver may have left already.
                 let _ = at_end.send(run(inbox));
             })?;
         Ok(Self {
@@ -142,17 +142,17 @@ impl RunningWorker {
     }
 }
 
-/// The answer of a worker that was commanded to attach, until it comes.
+/// The pending answer of a worker that was commanded to attach.
 #[derive(Debug, Default)]
 pub(crate) struct Attaching {
     answer: Option<Receiver<io::Result<Attachment>>>,
 }
 
 impl Attaching {
-    /// Has the worker attach to the interface that is there now, and waits a moment for it. While its
-    /// answer is missing, a further call commands nothing new and does not wait.
+    /// Commands the worker to attach to the present interface, and waits a moment. While an
+    /// answer is pending, a further call sends no new command and does not wait.
     ///
-    /// Errors: the worker's, one line; it does not answer yet.
+    /// Errors: the worker's, one line; no answer yet.
     pub(crate) fn attach(&mut self, worker: &WorkerHandle) -> anyhow::Result<Attachment> {
         let (answer, wait) = if let Some(answer) = self.answer.take() {
             (answer, Duration::ZERO)
@@ -216,8 +216,8 @@ impl WorkerHandle {
         Ok((handle, inbox))
     }
 
-    /// Hands a command over; false if the worker hangs. One that has ended needs none: `done` reports
-    /// its end.
+    /// Sends a command; false if the worker hangs. True if it has ended: `done` reports
+    /// the end.
     pub(crate) fn send(&self, command: Command) -> bool {
         let sent = match self.commands.try_send(command) {
             Ok(()) | Err(TrySendError::Disconnected(_)) => true,

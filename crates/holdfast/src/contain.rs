@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Panics: a defect of ours. It ends the process, but where it is contained.
+//! Panics are defects of Holdfast. A panic ends the process, unless it is contained.
 //!
 //! No thread of a daemon may end while the others go on: a panic ends the whole process, and the
 //! service manager starts it again. The packet worker contains the panics of single packets:
@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 thread_local! {
     /// A panic of this thread is contained at this moment.
     static IS_CONTAINED: Cell<bool> = const { Cell::new(false) };
-    /// Where the last one was.
+    /// The location of the last contained panic.
     static LOCATION: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
@@ -39,7 +39,7 @@ pub(crate) fn handle_panics(report: impl Fn(&PanicHookInfo<'_>) + Send + Sync + 
     }));
 }
 
-/// Does the work. What it works on is to be made anew after an error: it may be half done.
+/// Does the work. After an error the caller must rebuild what the work uses: it may be half changed.
 pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, Defect> {
     let before = IS_CONTAINED.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
@@ -50,7 +50,7 @@ pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, Defect> {
     })
 }
 
-/// In one line.
+/// The panic's text, in one line.
 fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic
         .downcast_ref::<&str>()

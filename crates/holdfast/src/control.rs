@@ -23,7 +23,7 @@ mod callers;
 mod listener;
 mod reply;
 
-pub(crate) use callers::{CALLER_WAIT, Call, Callers, IMPATIENT_WAIT};
+pub(crate) use callers::{CALLER_WAIT, CROWDED_WAIT, Call, Callers};
 #[cfg(test)]
 pub(crate) use listener::leave_abandoned;
 pub(crate) use listener::{CONTROL_SOCKET_FLAG, ControlListener};
@@ -61,7 +61,7 @@ pub(crate) fn link_state() -> impl clap::builder::TypedValueParser<Value = LinkS
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum ControlRequest {
-    /// What the daemon sees.
+    /// Report the daemon's status.
     Status {
         /// Most flows to describe one by one; 0 for none.
         #[serde(default)]
@@ -70,21 +70,21 @@ pub(crate) enum ControlRequest {
         #[serde(default)]
         outages_max: usize,
     },
-    /// Gateway: believe this of the link to the mobile with this address.
+    /// Gateway: take this as a report about the link to the mobile with this address.
     Link {
         /// An address of the mobile.
         address: IpAddr,
         /// What happened to its link.
         event: LinkState,
     },
-    /// Mobile: report this of the own link to the gateway.
+    /// Mobile: report this about the mobile's own link to the gateway.
     Signal {
         /// What happened to the link.
         event: LinkState,
         /// Time until the link goes, for `going-down-soon`; 0 if not known.
         #[serde(default)]
         lead_ms: u16,
-        /// The gateway in whose cell the mobile is, for `up`; none: that of before.
+        /// The gateway in whose cell the mobile is, for `up`. None: the same gateway as before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         gateway: Option<IpAddr>,
     },
@@ -133,13 +133,16 @@ pub(crate) fn refusal(message: &str) -> ControlReply {
 ///
 /// Errors are one line and name the socket.
 pub(crate) fn ask(socket: &Path, request: &ControlRequest) -> anyhow::Result<ControlReply> {
-    let mut value = serde_json::to_value(ask_exactly(socket, request)?)?;
+    let mut value = serde_json::to_value(query_unescaped(socket, request)?)?;
     escape_within(&mut value);
     Ok(serde_json::from_value(value)?)
 }
 
-/// The same, with each text of a status as it is: for programs.
-pub(crate) fn ask_exactly(socket: &Path, request: &ControlRequest) -> anyhow::Result<ControlReply> {
+/// The same for programs: the texts of a status are not escaped.
+pub(crate) fn query_unescaped(
+    socket: &Path,
+    request: &ControlRequest,
+) -> anyhow::Result<ControlReply> {
     let shown = socket.display();
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => {
@@ -177,7 +180,7 @@ pub(crate) fn ask_exactly(socket: &Path, request: &ControlRequest) -> anyhow::Re
     }
 }
 
-/// Asks for something that is answered by [`ControlReply::Done`].
+/// Sends a request whose reply is [`ControlReply::Done`].
 pub(crate) fn command(socket: &Path, request: &ControlRequest) -> anyhow::Result<()> {
     match ask(socket, request)? {
         ControlReply::Done => Ok(()),

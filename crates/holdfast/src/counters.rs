@@ -10,7 +10,7 @@ use holdfast_net::counters::KEEP_PATH;
 
 use crate::keep::{KeepWorkerCounters, KeepWorkerGauges};
 
-/// What begins the names of a group, and its counters.
+/// The prefix of a group's names, and its counters.
 pub(crate) type CounterGroup = (&'static str, &'static [CounterInfo]);
 
 /// The counters of `keep`, on the gateway and on the mobile.
@@ -21,10 +21,10 @@ pub(crate) const KEEP: [CounterGroup; 4] = [
     ("data-path.", KEEP_PATH),
 ];
 
-/// Counters by the names that the status has.
+/// Counters by their names in the status.
 pub(crate) type CountersByName = BTreeMap<String, &'static CounterInfo>;
 
-/// The counters of these groups. One that several groups have is there once.
+/// The counters of these groups. A counter of several groups is there once.
 pub(crate) fn by_name(groups: impl Iterator<Item = CounterGroup>) -> CountersByName {
     let named = |(prefix, infos): CounterGroup| {
         let name = move |info: &'static CounterInfo| (format!("{prefix}{}", info.name), info);

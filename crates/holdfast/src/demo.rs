@@ -137,7 +137,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     };
     let refused = |path: &PathBuf| format!("--json: {} cannot be written", path.display());
     if let Some(path) = args.json.as_ref().filter(|path| path.as_os_str() != "-") {
-        // Before the transfers, not after them.
+        // Checked before the transfers, not after them.
         files::check_overwritable(path, files::JSON_LINES).with_context(|| refused(path))?;
     }
     let stop = StopFlag::on_signals().context("cannot take over signals")?;
@@ -184,7 +184,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Errors: the kernel has no such congestion control, and no module of it.
+/// Errors: the kernel has neither the congestion control nor a module with it.
 fn check_congestion_control(name: &str) -> anyhow::Result<()> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
     match set_tcp_congestion(socket, name) {
@@ -195,7 +195,7 @@ fn check_congestion_control(name: &str) -> anyhow::Result<()> {
             let problem = format!("got `{name}`, takes one that this kernel has: {known}");
             Err(SettingsError::of(format!("--congestion-control: {problem}")).into())
         }
-        // One that only root may use is tried as root.
+        // The demo runs as root, which may use all others.
         _ => Ok(()),
     }
 }

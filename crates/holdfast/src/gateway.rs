@@ -2,10 +2,10 @@
 //! `holdfast gateway`: the daemon for the network side.
 //!
 //! Two threads, with `auto` three. The packet worker ([`worker`]) owns the data path and the engine and
-//! does nothing but packets and deadlines; the control thread ([`control`]) does the
-//! rest. They share nothing but a queue of [`command`](crate::command)s. With the scheme `keep` the
-//! worker is another one ([`crate::keep`]). With `auto` there are both: the engine has TCP, `keep`
-//! the rest.
+//! handles nothing but packets and deadlines. The control thread ([`control`]) does the
+//! rest. They share only a queue of [`command`](crate::command)s. Scheme `keep` has another
+//! worker ([`crate::keep`]). Scheme `auto` has both: the engine serves TCP, `keep`
+//! the other protocols.
 //!
 //! ```text
 //!   hfd, hfu devices --- worker: read, judge (holdfast_core), write
@@ -15,9 +15,9 @@
 //!   netlink, SIGTERM ---+
 //! ```
 //!
-//! Leaving in good order takes nothing from the router: the programs stop taking, what
-//! was taken is given back, then programs and devices go. When the process dies the
-//! kernel does the last part, and a successor finds the flows' [`records`].
+//! An orderly exit loses no packet: the programs stop taking packets, the worker sends those that
+//! were taken, then programs and devices are removed. If the process dies, the
+//! kernel removes them, and a successor finds the flows' [`records`].
 
 use std::cell::RefCell;
 use std::io;
@@ -70,11 +70,11 @@ pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
     if args.check {
         return report_findings(&check::run(&args.settings()?));
     }
-    // First: errors in the settings are logged, and no thread may wait for a reader of the log.
+    // The log starts first: it reports errors in the settings, and no thread may wait for its reader.
     log::start(args.log_format)?;
     let settings = args.settings()?;
     log::set_filter(settings.daemon.log_filter.as_deref());
-    // Before any thread that reads packets is started.
+    // The broker starts before any thread that reads packets.
     let moves_routes = settings
         .station
         .as_ref()
@@ -92,7 +92,7 @@ fn serve(args: GatewayArgs, settings: GatewaySettings) -> anyhow::Result<()> {
     let locks = locks.map(|wireless| InterfaceLock::take(DaemonKind::Gateway, wireless));
     let _locks: Vec<_> = locks.collect::<anyhow::Result<_>>()?;
     let control_socket = settings.daemon.control_socket.as_ref();
-    // First: a wrong path leaves no state file.
+    // Bound before the state file is made: a wrong path leaves no state file.
     let socket = ControlListener::bind(control_socket, CONTROL_SOCKET_FLAG)?;
     let _metrics = metrics::serve(
         &settings.metrics,
@@ -115,7 +115,7 @@ fn serve(args: GatewayArgs, settings: GatewaySettings) -> anyhow::Result<()> {
         WirelessLink::open(&wireless, starter)
     });
     let links = links.collect::<anyhow::Result<_>>()?;
-    // After the devices came up, or their coming up would look like a change.
+    // Opened after the daemon's devices came up: otherwise it would report them as changes.
     let monitor = LinkMonitor::open().context("watching the wireless interface")?;
     let channels = Channels {
         listener: socket.try_clone()?,
@@ -131,7 +131,7 @@ fn serve(args: GatewayArgs, settings: GatewaySettings) -> anyhow::Result<()> {
     tokio::task::LocalSet::new().block_on(&runtime, control.run(channels))
 }
 
-/// The settings in force: a reload replaces them.
+/// The current settings: a reload replaces them.
 type SharedSettings = Rc<RefCell<GatewaySettings>>;
 
 /// Starts the packet workers of a wireless interface.
@@ -174,7 +174,7 @@ impl Starter {
     }
 }
 
-/// What `keep` takes with this scheme, if it runs.
+/// The protocols that `keep` takes with this scheme, if it runs.
 const fn kept_protocols(scheme: SchemeName) -> Option<Protocols> {
     match scheme {
         SchemeName::Keep => Some(Protocols::All),
@@ -183,8 +183,8 @@ const fn kept_protocols(scheme: SchemeName) -> Option<Protocols> {
     }
 }
 
-/// Attaches the data path for TCP and starts the engine's worker. With it goes the device of a base
-/// station, where there are neighbours.
+/// Attaches the data path for TCP and starts the engine's worker. If there are neighbours, also opens
+/// the device of a base station.
 fn start_engine(
     wireless: &str,
     settings: &GatewaySettings,
@@ -234,7 +234,7 @@ fn worker_settings(
 ) -> anyhow::Result<WorkerSettings> {
     let mut core = settings.core.clone();
     core.hash_seed = u64::from_ne_bytes(random_bytes()?);
-    // A missing or strange one limits nothing: --check reports it.
+    // A missing or unsupported wired interface sets no limit: --check reports it.
     let wired = settings.daemon.wired.as_deref().map(Interface::query);
     Ok(WorkerSettings {
         core,
@@ -245,11 +245,11 @@ fn worker_settings(
     })
 }
 
-/// The records, what a predecessor left, and whether all that is in a file.
+/// Opens the records; also returns those that a predecessor left.
 ///
 /// Errors: one line. A file that cannot be opened, or belongs to another program, is a wrong setting.
-/// A full file system is none: without the gateway each outage costs more than a restart
-/// without records does, so the gateway serves, logs it, and acknowledges nothing ahead.
+/// A full file system is no error: without the gateway each outage costs more than a restart
+/// without records. The gateway then runs, logs the error, and acknowledges nothing ahead.
 fn open_records(
     settings: &GatewaySettings,
     path: &Path,

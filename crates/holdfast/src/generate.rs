@@ -53,7 +53,7 @@ pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The counters of both daemons. What both have is there twice.
+/// The counters of both daemons. A counter that both have is there twice.
 fn counter_groups() -> impl Iterator<Item = CounterGroup> {
     gateway::counters::groups().chain(mobile::counters::groups())
 }

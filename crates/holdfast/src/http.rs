@@ -29,22 +29,22 @@ use hyper_util::service::TowerToHyperService;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use crate::control::{ControlListener, ControlReply, ControlRequest, ask_exactly};
+use crate::control::{ControlListener, ControlReply, ControlRequest, query_unescaped};
 use crate::listen;
 
 /// The limit of connections.
 const CONNECTIONS_MAX: usize = 32;
-/// The longest time for a request and its answer. Longer than a test waits: what ends by it there is
-/// not what the test is about.
+/// The longest time for a request and its answer. In tests it is longer than any test waits, so that
+/// a busy machine ends no request.
 const CONNECTION_LIFE: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 10 });
 /// The longest time for the head of a request.
 const HEAD_WAIT: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 5 });
 /// The largest head of a request, bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// A status is used for this time: the daemon answers seldom, whatever the number of requests.
+/// A status is reused for this time: the daemon is queried seldom, whatever the number of requests.
 const STATUS_LIFE: Duration = Duration::from_millis(500);
 
-/// A server that runs as long as the process. Its socket file goes with this.
+/// A server that runs as long as the process. Dropping this removes its socket file.
 #[derive(Debug)]
 pub(crate) struct HttpServer {
     _socket: Option<ControlListener>,
@@ -95,7 +95,7 @@ impl HttpServer {
 }
 
 /// Serves pages made of the status of the daemon with this control socket, if the settings name an
-/// address with `key`. `routes` makes them. The address may come later.
+/// address with `key`. `routes` makes the pages. No interface needs to have the address yet.
 ///
 /// Errors: one line; it cannot listen there.
 pub(crate) fn serve_status(
@@ -131,7 +131,7 @@ impl OwnHosts {
         }
     }
 
-    /// `router`, but for requests for other names.
+    /// The router, which refuses requests for other names.
     pub(crate) fn only(self, router: Router) -> Router {
         router.layer(from_fn(move |request: Request, next: Next| {
             let own = request.headers().get(header::HOST);
@@ -146,8 +146,8 @@ impl OwnHosts {
         }))
     }
 
-    /// Whether a `Host` is an address, a name without a domain, or this machine's name, with any port:
-    /// a tunnel has another one. Only names with a domain can be pointed here by a web site's owner.
+    /// Whether a `Host` is an address, a name without a domain, or this machine's name. Any port is right:
+    /// a tunnel has another one. A web site's owner can point only names with a domain to this machine.
     fn has(&self, host: &HeaderValue) -> bool {
         let Ok(host) = host.to_str() else {
             return false;
@@ -205,7 +205,7 @@ where
     }
 }
 
-/// The last reading, and when it ended. An error is its text.
+/// The last reply, and when it was read. An error is its text.
 type Read = Option<(Instant, Result<Arc<ControlReply>, String>)>;
 
 /// The status of the daemon with this control socket, for pages.
@@ -226,12 +226,12 @@ impl DaemonStatus {
         }
     }
 
-    /// What the daemon sees, or saw a moment before.
+    /// The daemon's status, which may be [`STATUS_LIFE`] old.
     ///
     /// Errors: it does not answer.
     pub(crate) async fn read(&self) -> anyhow::Result<Arc<ControlReply>> {
         let status = self.clone();
-        // A task of its own: a connection that is closed early leaves its result to others.
+        // A task of its own: if this connection is closed early, others still get the result.
         let reading = tokio::spawn(async move { status.read_in_turn().await });
         reading.await?.map_err(anyhow::Error::msg)
     }
@@ -245,7 +245,7 @@ impl DaemonStatus {
             return read.clone();
         }
         let (socket, request) = (self.socket.clone(), self.request.clone());
-        let reading = tokio::task::spawn_blocking(move || ask_exactly(&socket, &request)).await;
+        let reading = tokio::task::spawn_blocking(move || query_unescaped(&socket, &request)).await;
         let read = match reading {
             Ok(Ok(reply)) => Ok(Arc::new(reply)),
             Ok(Err(error)) => Err(format!("{error:#}")),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The interface of the settings: a name, which has an interface now, another one later, or none.
+//! The interface of the settings is a name. At another time another interface may have it, or none.
 //!
-//! PPP, WWAN, tunnels and USB devices are removed and made again: the index shows which is which. A modem may change
-//! to raw IP under its index, and then is another interface too.
+//! PPP, WWAN, tunnels and USB devices are removed and made again with another index. A modem may change
+//! to raw IP and keep its index: this also counts as another interface.
 
 use holdfast_net::datapath::InterfaceId;
 use holdfast_net::monitor::InterfaceState;
@@ -16,7 +16,7 @@ pub(crate) fn exists(name: &str) -> bool {
     index != Err(Errno::NODEV)
 }
 
-/// The own name of the interface that has `name` as an alternative one.
+/// The interface's own name, if `name` is an alternative name of an interface.
 pub(crate) fn own_name(name: &str) -> Option<String> {
     let own_name = socket(AddressFamily::INET, SocketType::DGRAM, None).and_then(|socket| {
         let index = netdevice::name_to_index(&socket, name)?;
@@ -25,7 +25,7 @@ pub(crate) fn own_name(name: &str) -> Option<String> {
     own_name.ok().filter(|own| own != name)
 }
 
-/// The kernel's reports have an interface's own name, never an alternative one.
+/// Checks the name: the kernel's reports have an interface's own name, never an alternative one.
 ///
 /// Errors: `name` is an alternative name; one line.
 pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
@@ -37,11 +37,11 @@ pub(crate) fn check_name(name: &str) -> anyhow::Result<()> {
     }
 }
 
-/// A name, and which interface has it.
+/// A name, and the interface that has it.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedInterface {
     pub(crate) name: String,
-    /// None: there is none.
+    /// None: no interface has the name.
     pub(crate) id: Option<InterfaceId>,
 }
 
@@ -58,19 +58,19 @@ impl NamedInterface {
         self.id.map(|id| id.ifindex)
     }
 
-    /// Whether the report is about an interface that has, or had until now, this name.
+    /// Whether the report is about an interface that has this name, or had it until now.
     pub(crate) fn is_about(&self, state: &InterfaceState) -> bool {
         if state.name == self.name {
-            // The removal of an earlier one comes late.
+            // The report may be a late one of an earlier interface's removal.
             !state.removed || self.id.is_none_or(|id| id.ifindex == state.ifindex)
         } else {
-            // It has another name now.
+            // The interface may have another name now.
             self.ifindex() == Some(state.ifindex)
         }
     }
 
-    /// Follows a report that is about it. Without a carrier a supplicant may scan with other addresses: the
-    /// address counts when there is one again.
+    /// Follows a report about the interface. Without a carrier a supplicant may scan with other addresses:
+    /// the address counts only with a carrier.
     pub(crate) fn follow(&mut self, state: &InterfaceState) {
         let is_there = state.name == self.name && !state.removed;
         let id = is_there.then(|| state.id());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packet worker of `keep`: one thread, one [`Keeper`], one device. The gateway's and the
-//! mobile's are the same.
+//! The packet worker of `keep`: one thread, one [`Keeper`], one device. Gateway and
+//! mobile use the same one.
 //!
-//! While every link is up the thread sleeps but for its heartbeat. The path of a frame in an outage is
+//! While every link is up the thread only wakes for its heartbeat. In an outage a frame goes through
 //! [`KeepWorker::read_batch`], then [`Keeper::take`], which sends or queues it.
 
 use std::collections::BTreeMap;
@@ -31,19 +31,19 @@ mod attach;
 mod next_hops;
 mod report;
 
-/// Frames that are read in a row before anything else has its turn.
+/// The limit of frames that are read in a row before anything else has its turn.
 const BATCH_FRAMES: usize = 64;
-/// Buffers beside those for what is kept: for what is on its way.
+/// Buffers besides those for queued packets: for packets that are sent at once.
 const POOL_SPARE_BYTES: usize = 8 << 20;
-/// The longest time in DRAIN while nothing waits in the device...
+/// The longest time in DRAIN if no packet waits in the device.
 const DRAIN_MAX_IDLE: Duration = Duration::from_millis(40);
-/// ... and otherwise.
+/// The longest time in DRAIN if packets wait in the device.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// RFC 768.
 const UDP_HEADER_BYTES: usize = 8;
 
-/// Flows of a peer that is the whole link.
+/// The limit of flows of a peer that is the whole link.
 const WHOLE_LINK_FLOWS_MAX: usize = 4_096;
 
 /// Attaches to the interface `link` and starts the worker.
@@ -119,13 +119,13 @@ holdfast_core::counters! {
     }
 }
 
-/// What the keeper acts by.
+/// The keeper's access to the data path.
 struct PathEdge {
     path: KeepPath,
     next_hops: NextHops,
     /// Where the IP header starts, bytes.
     ip: usize,
-    /// Peers whose packets will pass again when all that were taken are finished, and since when.
+    /// Peers in DRAIN, and since when. Their packets pass again when all taken packets are finished.
     draining: BTreeMap<PeerId, Instant>,
     write_errors: u64,
 }
@@ -160,19 +160,19 @@ impl PathEdge {
         PacketFlow::of(frame.bytes().get(self.ip..)?)
     }
 
-    /// Those that the frame came with; none on a link without any.
+    /// The link-layer addresses of the frame; none on a link without addresses.
     fn link_addresses(&self, frame: &Frame) -> Option<LinkAddresses> {
         frame.bytes().get(..self.ip)?.first_chunk().copied()
     }
 
-    /// Those of its next hop, if they have changed since the frame came.
+    /// The addresses of the frame's next hop, if they have changed since the frame arrived.
     fn newer_addresses(&self, frame: &Frame) -> Option<LinkAddresses> {
         let own = self.link_addresses(frame)?;
         let newest = self.next_hops.newest(self.flow(frame)?.destination)?;
         (newest != own).then_some(newest)
     }
 
-    /// A frame that was taken shows where its next hop is.
+    /// Notes the next hop's addresses from a frame that was taken.
     fn note_next_hop(&mut self, destination: IpAddr, frame: &Frame) {
         if let Some(addresses) = self.link_addresses(frame) {
             self.next_hops.note(destination, addresses);
@@ -186,7 +186,7 @@ struct KeepWorker {
     keeper: Keeper<Frame>,
     pool: BufferPool,
     announcements: Announcements,
-    /// Where the link has neighbours.
+    /// None on a link without neighbours.
     neighbours: Option<NeighbourMemory>,
     inbox: Inbox,
     outages: OutageSender,
@@ -240,7 +240,7 @@ impl KeepWorker {
     fn run(mut self) -> io::Result<()> {
         while !self.leaving {
             self.inbox.note_turn();
-            // Without a beat the kernel passes everything by itself.
+            // Without a beat the kernel passes all packets.
             self.edge.path.beat(monotonic_ns());
             let read = self.read_batch()?;
             self.see_peers()?;
@@ -258,15 +258,15 @@ impl KeepWorker {
                 self.wait()?;
             }
         }
-        // What waits for its turn goes out. What waits for a link that is down is lost, as it would
-        // have been without us.
+        // Packets that wait only for their turn are sent. Packets that wait for a link that is down are lost,
+        // as they would have been without Holdfast.
         self.edge.path.stop_taking();
         while self.read_batch()? > 0 {}
         self.keeper.finish(&mut self.edge);
         Ok(())
     }
 
-    /// Reads up to a batch of frames; how many there were.
+    /// Reads up to a batch of frames; returns their number.
     fn read_batch(&mut self) -> io::Result<usize> {
         for read in 0..BATCH_FRAMES {
             match self.edge.path.read(&mut self.pool) {
@@ -283,7 +283,7 @@ impl KeepWorker {
         Ok(BATCH_FRAMES)
     }
 
-    /// One frame that was taken.
+    /// Handles one frame that was taken.
     fn take(&mut self, frame: Frame) {
         let packet = frame.bytes().get(self.edge.ip..).unwrap_or_default();
         if has_no_source(packet) {
@@ -301,12 +301,12 @@ impl KeepWorker {
             return;
         };
         if is_link_signal(&flow, packet) {
-            // Its sender repeats it. Kept, it would report the outage after link up.
+            // A queued signal would report the outage after link up. Its sender repeats it anyway.
             self.edge.send(&frame);
             let is_alarm = self.edge.path.table().is_taking(peer);
             if is_alarm && self.keeper.peers().all(|view| view.peer != peer) {
-                // Nothing is kept for this peer: its packets take the kernel's path. The next one of another kind
-                // shows the silence.
+                // Nothing is queued for this peer: its packets take the kernel's path. The next packet that is
+                // no signal shows the silence.
                 self.edge.set_mode(peer, Mode::Drain);
             }
             self.edge.path.table().finish(peer, 1);
@@ -322,7 +322,7 @@ impl KeepWorker {
             answers: table.answers(&flow, now.as_nanos()),
             bytes,
             segments: segments(bytes, frame.vnet().gso_size),
-            // It may be kept for long only in a buffer of its own.
+            // Only a frame in a buffer of its own may be queued.
             frame,
         };
         if arrival.frame.is_cacheable() {
@@ -334,7 +334,7 @@ impl KeepWorker {
         self.edge.path.table().finish(peer, 1);
     }
 
-    /// Packets of peers were seen that are away, or were until now.
+    /// Notifies the keeper that packets of peers were seen that are away, or were away until now.
     fn see_peers(&mut self) -> io::Result<()> {
         self.announcements.take(&mut self.announced)?;
         while let Some(peer) = self.announced.pop() {
@@ -346,9 +346,9 @@ impl KeepWorker {
         Ok(())
     }
 
-    /// The programs end DRAIN themselves, with the next packet for the peer. If none comes, or some
-    /// that were taken were lost in the device, it ends here. So it does in the end where packets
-    /// come as fast as they are read: one may then overtake another.
+    /// The programs end DRAIN with the next packet for the peer. This function ends it if no packet comes, or
+    /// if taken packets were lost in the device. It also ends DRAIN if packets come as fast as they are read:
+    /// one may then overtake another.
     fn end_draining(&mut self, device_is_empty: bool) {
         let (table, now) = (self.edge.path.table(), now());
         let wait = if device_is_empty {
@@ -365,7 +365,7 @@ impl KeepWorker {
         });
     }
 
-    /// Without a carrier the kernel has no neighbours but those that it is given.
+    /// Without a carrier the kernel drops its neighbours: the worker enters the remembered ones.
     fn mind_neighbours(&mut self, carrier: Option<bool>) {
         let Some(neighbours) = &mut self.neighbours else {
             return;
@@ -396,11 +396,11 @@ impl KeepWorker {
         Ok(())
     }
 
-    /// A report about links has arrived.
+    /// Handles a report about links.
     fn handle_link(&mut self, peers: &[PeerId], event: LinkEvent, source: LinkSource) {
         let now = now();
         for peer in peers {
-            // Of many peers there may be much to be sent.
+            // Many peers may have many packets to send.
             self.edge.path.beat(monotonic_ns());
             self.keeper
                 .handle_link(*peer, event, source, now, &mut self.edge);
@@ -414,7 +414,7 @@ fn has_no_source(packet: &[u8]) -> bool {
     source.is_some_and(|source| source.iter().all(|octet| *octet == 0))
 }
 
-/// A mobile's signal to its gateway, or the answer.
+/// A mobile's signal to its gateway, or the reply.
 fn is_link_signal(flow: &PacketFlow, packet: &[u8]) -> bool {
     let udp_at = match flow.source {
         IpAddr::V4(_) => usize::from(packet[0] & 0xf) * 4,
@@ -424,7 +424,7 @@ fn is_link_signal(flow: &PacketFlow, packet: &[u8]) -> bool {
     flow.is_udp() && datagram.is_some_and(is_signal)
 }
 
-/// The number of packets on the wire of a frame with this many bytes.
+/// The number of packets on the wire for a frame of this length.
 fn segments(bytes: usize, gso_size: u16) -> u32 {
     match gso_size {
         0 => 1,

@@ -30,12 +30,12 @@ use holdfast_lab::scenario::{self, Scenario};
 use holdfast_testbed::stop::Interrupted;
 use output::OutputClosed;
 
-/// Where scenarios are unless they are named.
+/// The folder of the scenarios if none are named.
 const SCENARIOS_DEFAULT: &str = "papers";
-/// What a shell gives a program that SIGINT ended: 128 and the signal's number.
+/// The exit status that a shell gives a program that SIGINT has ended: 128 and the signal's number.
 const EXIT_INTERRUPTED: u8 = 130;
 
-/// And one that SIGPIPE ended.
+/// The same for a program that SIGPIPE has ended.
 const EXIT_OUTPUT_CLOSED: u8 = 141;
 
 /// Run experiments from scenarios
@@ -68,7 +68,7 @@ enum LabCommand {
     Endpoint,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     let result = match &args.command {
         LabCommand::Claims(args) => claims::run(args),
@@ -96,13 +96,13 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Whether the error is a scenario that cannot be.
+/// Whether the error is about a wrong scenario.
 pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
     error.is::<ScenarioError>()
 }
 
-/// The scenarios in files and folders; in `papers` if none are named. Those of the repository are in
-/// the program, too.
+/// The scenarios in files and folders; in `papers` if none are named. The program also contains the
+/// scenarios of the repository.
 fn load(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
     let default = [PathBuf::from(SCENARIOS_DEFAULT)];
     let paths = if paths.is_empty() { &default } else { paths };

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `holdfast link`: the link models in real time between two TUN devices.
 //!
-//! One device stands in the FH's network namespace and one in the MH's; whatever
-//! is routed into the one comes out of the other as the model of that direction
-//! has it. The devices carry raw IP without offloads: the models see packets as
-//! the wire does. Everything ends with the process: the devices vanish with
-//! their descriptors.
+//! One device is in the FH's network namespace and one in the MH's. A packet that is routed into one
+//! leaves the other as the model of that direction decides. The devices carry raw IP without
+//! offloads: the models see packets as the wire does. Everything ends with the process: the devices
+//! are removed with their descriptors.
 
 mod config;
 mod emulator;
@@ -24,7 +23,7 @@ use crate::settings::{SettingsError, interface_name};
 use config::LinkConfig;
 use emulator::Emulator;
 
-/// A side of the link: the device there.
+/// A side of the link, with the device there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Fh,
@@ -132,7 +131,7 @@ pub(crate) struct LinkArgs {
     pub(crate) pcap_mh: Option<PathBuf>,
 }
 
-/// An interval in milliseconds; a minute at the most.
+/// An interval in milliseconds, at most a minute.
 fn milliseconds(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<f64>().ok();
     let given = parsed.filter(|ms| (0.1..=60_000.0).contains(ms));
@@ -186,12 +185,12 @@ impl From<OutageEffectArg> for OutageEffect {
 /// Runs the link until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// Settings that cannot be, each with its key; namespaces and devices that
-/// cannot be opened; failures of the devices while it runs.
+/// Wrong settings, each with its key; namespaces and devices that cannot be opened; failures of the
+/// devices while it runs.
 pub(crate) fn run(args: &LinkArgs) -> anyhow::Result<()> {
     let config = LinkConfig::from_args(args);
     let config = config.map_err(|error| SettingsError::of(format!("{error:#}")))?;
-    // Before the devices are there, so that no signal finds us without.
+    // Before the devices exist: from then on a signal must not kill the process.
     let signals = emulator::Signals::register().context("cannot take over signals")?;
     let mut emulator = Emulator::open(args, &config)?;
     emulator.run(&signals)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sockets of daemons at addresses that may not be there yet, as those of a VPN or of PPP: they receive
+//! Sockets of daemons at addresses that no interface has yet, for example of a VPN or PPP. They receive
 //! as soon as an interface has the address.
 
 use std::io;
@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
 
-/// Connections that wait to be taken; as many as with the standard library.
+/// The limit of connections that wait to be accepted: the standard library's value.
 const BACKLOG: i32 = 128;
 
 /// A socket for connections.
@@ -49,7 +49,7 @@ fn bound_ahead(address: SocketAddr, kind: SocketType) -> io::Result<OwnedFd> {
         sockopt::set_socket_reuseaddr(&socket, true)?;
     }
     bind(&socket, &address)?;
-    // It may be misspelt.
+    // A warning: the address may be misspelt.
     tracing::warn!(
         "{address}: no interface has this address yet; the daemon listens there already"
     );

@@ -32,10 +32,10 @@ mod lossy;
 use lossy::LossyWriter;
 
 const DEFAULT_FILTER: &str = "info,netlink_packet_route=error";
-/// Before the filter of the settings, which may override it.
+/// Stands before the filter of the settings, which may override it.
 const QUIET: &str = "netlink_packet_route=error";
 
-/// How long the end of the process waits for a reader that takes none of its last lines.
+/// The longest that the end of the process waits for a reader that takes none of its last lines.
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
 
 /// The longest word of an error that is shown whole. A path is one.
@@ -108,16 +108,16 @@ fn is_journal() -> bool {
 
 static LOG: OnceLock<Log> = OnceLock::new();
 
-/// How this process writes its log, for one that it starts.
+/// The format of this process's log, for a process that it starts.
 pub(crate) fn format() -> LogFormat {
     LOG.get().map(|log| log.format).unwrap_or_default()
 }
 
-/// Starts the log. `HOLDFAST_LOG` filters it (`debug`, `holdfast::mobile=trace`); `info`
-/// without it, without the netlink library's warnings about attributes newer than itself. Its last lines
-/// are waited for in [`finish`].
+/// Starts the log. `HOLDFAST_LOG` filters it (`debug`, `holdfast::mobile=trace`). The default is `info`
+/// without the netlink library's warnings about attributes newer than itself. [`finish`] waits
+/// for its last lines.
 ///
-/// Errors: there is no thread for it. A log that is started already stays as it is.
+/// Errors: its thread cannot be started. A second call leaves the log as it is.
 pub(crate) fn start(format: LogFormat) -> io::Result<()> {
     let is_journal = is_journal();
     let lost = move |lines| lost_line(format, is_journal, lines);
@@ -126,12 +126,12 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
     let shared = writer.clone();
     let (filter, handle) = reload::Layer::new(filter);
     let set_filter = Box::new(move |filter| {
-        // It fails only without a log.
+        // An error means that there is no log.
         let _ = handle.reload(filter);
     });
     let events = tracing_subscriber::fmt::layer()
         .with_writer(move || shared.clone())
-        // They would be printed to standard error, and end the process if it has no reader any more.
+        // Internal errors would go to standard error, and would end the process if that has no reader any more.
         .log_internal_errors(false)
         .with_ansi(false)
         .with_timer(LineTime {
@@ -166,7 +166,7 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
             let name = thread.name().unwrap_or("without a name");
             let why = format!("holdfast: thread {name} {panic}{trace}\n");
             if name == lossy::THREAD {
-                // No other program writes it.
+                // The thread that writes the log has panicked: no other thread writes this line.
                 let _ = io::stderr().write_all(why.as_bytes());
             } else {
                 print(&why);
@@ -182,7 +182,7 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
     Ok(())
 }
 
-/// The filter of the environment, or `own`, or the default; and why the environment's is none.
+/// The filter of the environment, or `own`, or the default; and why the environment's filter is invalid.
 fn filter(own: Option<&str>) -> (EnvFilter, Option<String>) {
     let named = match std::env::var(FILTER_VARIABLE) {
         Ok(text) => EnvFilter::try_new(&text).map_err(|error| format!("got {text:?}: {error}")),
@@ -205,7 +205,7 @@ pub(crate) fn set_filter(own: Option<&str>) {
     }
 }
 
-/// Prints why the process ends, in one line, where its log goes. A very long name or value is
+/// Prints in one line why the process ends, where its log goes. A very long name or value is
 /// shortened.
 pub(crate) fn print_error(why: &str) {
     let is_journal = LOG.get().is_some_and(|log| log.is_journal);
@@ -228,7 +228,7 @@ fn shortened(word: &str) -> Cow<'_, str> {
 fn print(line: &str) {
     match LOG.get() {
         Some(log) => log.writer.write_reason(line),
-        // A line that cannot be written is no reason to end in another way.
+        // A failed write must not change how the process ends.
         None => drop(io::stderr().write_all(line.as_bytes())),
     }
 }
@@ -240,7 +240,7 @@ pub(crate) fn finish() {
     }
 }
 
-/// Whether standard error takes a byte: not a pipe or a terminal whose reader has stopped.
+/// Whether standard error takes a byte. A pipe or a terminal whose reader has stopped takes none.
 fn has_room() -> bool {
     let stderr = io::stderr();
     let mut looked_at = [PollFd::new(&stderr, PollFlags::OUT)];
@@ -252,7 +252,7 @@ fn has_room() -> bool {
 fn lost_line(format: LogFormat, is_journal: bool, lines: u64) -> String {
     const MESSAGE: &str = "lines of the log are lost: the reader was too slow";
     let mut time = String::new();
-    // Without its time it is a line all the same.
+    // If the time cannot be formatted, the line has none.
     let is_left_out = is_journal && format == LogFormat::Text;
     let _ = LineTime { is_left_out }.format_time(&mut Writer::new(&mut time));
     let priority = priority(is_journal, Level::WARN);

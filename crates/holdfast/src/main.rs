@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     code
 }
 
-/// The error in one line. What the kernel refuses to this user alone has one remedy, whatever was tried.
+/// The error in one line. If the kernel refuses something only to this user, the remedy is always the same.
 fn with_remedy(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     let is_refused = |cause: &(dyn std::error::Error + 'static)| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The outages that have ended, of all workers of a daemon: for log, status and metrics.
 //!
-//! Several workers may see one outage of one mobile: that of TCP and that of other protocols, or for
-//! several addresses. Their records become one.
+//! Several records may be about one outage of one mobile: for TCP and for other protocols, or for
+//! several addresses. They are merged.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -16,24 +16,24 @@ use tokio::sync::mpsc;
 
 use crate::control::{BucketStatus, OutageStatus, OutagesStatus};
 
-/// The records of a worker that wait for the control thread. Further ones wait in the worker.
+/// The limit of records that wait for the control thread. Further ones wait in their worker.
 pub(crate) const QUEUED_MAX: usize = 256;
-/// How long an outage waits for records of other workers.
+/// How long an outage waits for records of other workers, to be merged with them.
 const MERGE_WAIT: Duration = Duration::from_secs(1);
-/// The newest outages that are listed.
+/// The limit of outages that are listed: the newest.
 const LISTED_MAX: usize = 256;
-/// Lines of the log a second; of further outages one line a second has the totals.
+/// The limit of outage lines in the log, per interval. One line has the totals of further outages.
 const LINES_MAX: u32 = 10;
 const LINES_INTERVAL: Duration = Duration::from_secs(1);
-/// After each of these intervals one line has its totals.
+/// The interval of the lines with the totals.
 const DAY: Duration = Duration::from_secs(86_400);
 
 /// The upper bounds of the histograms, in seconds.
 const BOUNDS_S: [f64; 10] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 120.0, 600.0, 3600.0];
 
-/// An outage by the mobile's address; none: the mobile's own link.
+/// An outage of the mobile with this address. None: the outage of this mobile's own link.
 pub(crate) type EndedOutage = Outage<Option<IpAddr>>;
-/// Where workers report outages.
+/// The queue to which workers report outages.
 pub(crate) type OutageSender = mpsc::Sender<EndedOutage>;
 
 /// An outage that waits for records of other workers.
@@ -65,17 +65,17 @@ impl Totals {
 pub(crate) struct OutageList {
     only_observed: bool,
     pending: BTreeMap<Option<IpAddr>, Pending>,
-    /// When those that wait are due, the first one first; some of them wait no more.
+    /// The times at which pending outages are due, earliest first. An entry may be about a settled outage.
     due: VecDeque<(Instant, Option<IpAddr>)>,
     totals: Totals,
-    /// Outages by length and by stall saved: up to each bound, and beyond all.
+    /// Outages by length and by stall saved: up to each bound, and above all bounds.
     histograms: [[u64; BOUNDS_S.len() + 1]; 2],
     newest: VecDeque<OutageStatus>,
     lines_left: u32,
     lines_until: Instant,
-    /// Those without a line of their own.
+    /// Outages without a log line of their own.
     unlogged: Totals,
-    /// Those of this day, and when it ends.
+    /// Outages of the current day, and when the day ends.
     day: Totals,
     day_ends: Instant,
 }
@@ -98,7 +98,7 @@ impl OutageList {
         }
     }
 
-    /// A worker's record of an outage. `name`: the mobile's in the settings.
+    /// Adds a worker's record of an outage. `name`: the mobile's name in the settings.
     pub(crate) fn add(&mut self, outage: EndedOutage, name: Option<String>, now: Instant) {
         let mobile = outage.mobile;
         if let Some(pending) = self.pending.get_mut(&mobile) {
@@ -145,7 +145,7 @@ impl OutageList {
         }
     }
 
-    /// The daemon ends: what waits gets its line.
+    /// Logs the pending outages and the totals: the daemon ends.
     pub(crate) fn finish(&mut self, now: Instant) {
         while let Some((_, mobile)) = self.due.pop_front() {
             self.settle(mobile, now);
@@ -182,7 +182,7 @@ impl OutageList {
         }
     }
 
-    /// No record of another worker is awaited any more.
+    /// Counts and logs an outage: no further record is merged with it.
     fn settle(&mut self, mobile: Option<IpAddr>, now: Instant) {
         let Some(Pending { outage, name, .. }) = self.pending.remove(&mobile) else {
             return;

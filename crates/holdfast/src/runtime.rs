@@ -28,12 +28,12 @@ pub(crate) const SETTINGS_DIRECTORY: &str = "/etc/holdfast";
 /// The network namespace of this process.
 const NETWORK_NAMESPACE: &str = "/proc/self/ns/net";
 
-/// Tries to lock a file: `--check` locks it for a moment too.
+/// Attempts to lock a file: `--check` may hold the lock for a moment.
 const LOCK_TRIES: usize = 10;
 const LOCK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Makes the parent directory of `path` if it is `own`, one of this program's, and no other: a missing
-/// directory is then more likely a typing error. `remedy` is what the operator can do.
+/// Makes the parent directory of `path` if it is `own`, a directory of this program. Another missing
+/// directory is probably a typing error. `remedy` is what the operator can do.
 ///
 /// Errors: one line.
 pub(crate) fn prepare_parent(path: &Path, own: &str, remedy: &str) -> anyhow::Result<()> {
@@ -55,7 +55,7 @@ pub(crate) fn prepare_parent(path: &Path, own: &str, remedy: &str) -> anyhow::Re
     }
 }
 
-/// Makes a directory that all users may read; nothing if it exists.
+/// Makes a directory that all users may read, unless it exists.
 fn make_directory(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o755).create(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
@@ -63,8 +63,8 @@ fn make_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Lets the user of the units read a new file of settings or with a key: owner root, group
-/// `holdfast`, mode 0640. Without that group, or not as root, the file stays as it is.
+/// Lets the user of the units read a new file with settings or a key: owner root, group
+/// `holdfast`, mode 0640. Without that group, or if not root, the file is not changed.
 pub(crate) fn let_daemons_read(file: &File) -> io::Result<()> {
     let group = std::fs::read_to_string("/etc/group")
         .ok()
@@ -102,7 +102,7 @@ impl DaemonKind {
     }
 }
 
-/// The lock of an interface for one daemon of a kind. Dropped, or with the process, the lock is free.
+/// The lock of an interface for one daemon of a kind. It ends when it is dropped, and with the process.
 #[derive(Debug)]
 pub(crate) struct InterfaceLock {
     _file: File,
@@ -130,7 +130,7 @@ impl InterfaceLock {
         Self::take_in(&directory, kind, interface).map(Some)
     }
 
-    /// The same with lock files in `directory`.
+    /// Locks the interface with a lock file in `directory`.
     fn take_in(directory: &Path, kind: DaemonKind, interface: &str) -> anyhow::Result<Self> {
         check_directory(directory)?;
         let path = directory.join(lock_name(kind, interface)?);
@@ -165,7 +165,7 @@ impl InterfaceLock {
 
 /// Directories for locks, the best first.
 fn candidates() -> impl Iterator<Item = PathBuf> {
-    // A user's own, which the login made.
+    // The user's own directory, which the login has made.
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(|own| Path::new(&own).join("holdfast"));
     [Some(RUNTIME_DIRECTORY.into()), own].into_iter().flatten()
 }
@@ -192,7 +192,7 @@ fn cannot_write(error: &io::Error) -> bool {
     )
 }
 
-/// Errors: another user can make or remove files in it.
+/// Errors: the directory is missing, or another user can make or remove files in it.
 fn check_directory(directory: &Path) -> anyhow::Result<()> {
     let shown = directory.display();
     let found = directory
@@ -215,7 +215,7 @@ fn check_directory(directory: &Path) -> anyhow::Result<()> {
 
 /// Errors: a name that the kernel gives to no interface.
 fn lock_name(kind: DaemonKind, interface: &str) -> anyhow::Result<String> {
-    // The settings take no such name; a path made of one would be another file.
+    // The settings reject such a name; as a path it would be another file.
     if interface.is_empty() || interface.contains(['/', '\0']) {
         bail!("`{interface}` is no name of an interface");
     }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a daemon reports to the service manager that has started it (`sd_notify(3)`). Without one,
-//! nothing.
+//! The daemon's reports to the service manager that has started it (`sd_notify(3)`). Without a service
+//! manager nothing is sent.
 
 use std::time::Duration;
 
 use sd_notify::NotifyState;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-/// The longest time between two looks at the workers.
+/// The longest time between two checks of the workers.
 const PULSE_MAX: Duration = Duration::from_secs(5);
 
-/// The daemon is ready, or again after a reload; `status` is what it does.
+/// The daemon is ready, at the start or after a reload; `status` is what it does.
 pub(crate) fn ready(status: &str) {
     send(&[NotifyState::Ready, NotifyState::Status(&one_line(status))]);
 }
 
-/// The daemon does something else now.
+/// The daemon's status has changed.
 pub(crate) fn status(status: &str) {
     send(&[NotifyState::Status(&one_line(status))]);
 }
@@ -33,7 +33,7 @@ pub(crate) fn stopping() {
     send(&[NotifyState::Stopping]);
 }
 
-/// The daemon works: the watchdog may wait on. `status` is what it does.
+/// A sign of life for the watchdog; `status` is what the daemon does.
 pub(crate) fn alive(status: &str) {
     send(&[
         NotifyState::Watchdog,
@@ -41,7 +41,7 @@ pub(crate) fn alive(status: &str) {
     ]);
 }
 
-/// Ticks for the sign of life: at least two in the watchdog's time.
+/// Ticks for the sign of life: at least two within the watchdog's limit.
 pub(crate) fn pulse() -> Interval {
     let watchdog = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero());
     let period = watchdog.map_or(PULSE_MAX, |limit| (limit / 2).min(PULSE_MAX));

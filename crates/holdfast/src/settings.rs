@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings: TOML files and the flags that override them.
 //!
-//! Every key stands once, as a field of a struct of `holdfast-settings`: the reader, the errors,
+//! Every key is written once, as a field of a struct of `holdfast-settings`: the reader, the errors,
 //! `docs/settings.md` and the example files all come from there. An error names the file (or
 //! flag), the key, its value and what it takes.
 
@@ -49,7 +49,7 @@ pub(crate) struct SettingsError {
 }
 
 impl SettingsError {
-    /// Something wrong with the command line that `problem` names.
+    /// An error in the command line, described by `problem`.
     pub(crate) fn of(problem: impl Into<String>) -> Self {
         Self {
             file: None,
@@ -58,7 +58,7 @@ impl SettingsError {
         }
     }
 
-    /// Something wrong with a file as a whole.
+    /// An error in a file as a whole.
     fn in_file(file: &std::path::Path, problem: impl Into<String>) -> Self {
         Self {
             file: Some(file.to_owned()),
@@ -67,7 +67,7 @@ impl SettingsError {
         }
     }
 
-    /// Something wrong with one key of a file, or of the command line without one.
+    /// An error in one key of a file; without a file, of the command line.
     pub(crate) fn at_key(
         file: Option<&std::path::Path>,
         key: impl Into<String>,
@@ -95,7 +95,7 @@ impl fmt::Display for SettingsError {
 
 impl std::error::Error for SettingsError {}
 
-/// Refuses the live page where the metrics are. `flag` is the page's on the command line.
+/// Refuses a live page at the address of the metrics. `flag` is the page's address on the command line.
 fn refuse_shared_address(
     file: &file::SettingsFile,
     metrics: &MetricsSettings,

@@ -26,7 +26,7 @@ use interfaces::{Candidate, Machine};
 use service::Service;
 use target::Target;
 
-/// Interfaces that the question lists at most.
+/// The limit of interfaces that the question lists.
 const LISTED_MAX: usize = 9;
 
 /// Find the interface, write the settings file, check, and start the daemon
@@ -116,7 +116,7 @@ pub(crate) fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
         if !args.yes && !goes_on(args, &plan)? {
             bail!("setup: nothing was changed");
         }
-        // From here on an interrupt ends it between two steps, never within one.
+        // From here on an interrupt ends setup between two steps, never within one.
         let stop = StopFlag::on_signals().context("cannot take over signals")?;
         report.backup = plan.target.write(&plan.text)?;
         report.written = true;
@@ -140,7 +140,7 @@ fn make_plan(args: &SetupArgs) -> anyhow::Result<Plan> {
         None if args.yes => machine.likely_role(),
         None => ask_role(machine.likely_role())?,
     };
-    // Before the next question: its answer may be in vain.
+    // Checked before the next question, whose answer may be in vain.
     let target = Target::find(args.config.as_deref(), role, args.force || args.dry_run)?;
     let candidates = machine.candidates(role);
     let interface = match &args.wireless {
@@ -181,7 +181,7 @@ fn names(candidates: &[&Candidate]) -> String {
     names.join(", ")
 }
 
-/// The answer to a question; empty: what is in brackets.
+/// The answer to a question. An empty answer means the value in brackets.
 ///
 /// Errors: there is no answer.
 fn ask(question: &str) -> anyhow::Result<String> {

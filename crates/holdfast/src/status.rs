@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::control::{
     ControlReply, ControlRequest, FlowStatus, MobileSessionStatus, MobileStatus, StatusReply, ask,
-    ask_exactly,
+    query_unescaped,
 };
 use crate::settings::{GATEWAY_SOCKET, MOBILE_SOCKET};
 use crate::terminal::print_text;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
     };
     let socket = args.socket.clone().unwrap_or_else(present_socket);
     let reply = if args.json {
-        ask_exactly(&socket, &request)?
+        query_unescaped(&socket, &request)?
     } else {
         ask(&socket, &request)?
     };
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
     print_text(&text)
 }
 
-/// The gateway's socket, or the mobile's where there is that one alone.
+/// The gateway's socket, or the mobile's if only that exists.
 pub(crate) fn present_socket() -> PathBuf {
     let (gateway, mobile) = (Path::new(GATEWAY_SOCKET), Path::new(MOBILE_SOCKET));
     let is_mobile = mobile.exists() && !gateway.exists();

@@ -11,8 +11,8 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     replaced(text, |char| char == '\n' || char == '\t')
 }
 
-/// Prints to standard output, without what controls a terminal; a reader that left early is no
-/// error.
+/// Prints to standard output, without characters that control a terminal. A reader that left early
+/// is no error.
 pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(escaped(text).as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -20,7 +20,7 @@ pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The same as [`escaped`] for a text that is to stay on one line.
+/// The same as [`escaped`] for a text that must stay on one line.
 pub(crate) fn escaped_line(text: &str) -> Cow<'_, str> {
     replaced(text, |_| false)
 }
@@ -42,7 +42,7 @@ fn replaced(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// C0, DEL and C1, and what turns the direction of a text: it shows another order than there is.
+/// C0, DEL and C1, and characters that change the direction of a text: they show it in a false order.
 fn is_control(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

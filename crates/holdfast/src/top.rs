@@ -21,7 +21,7 @@ mod view;
 
 /// The longest time until a signal is noticed.
 const SIGNAL_WAIT: Duration = Duration::from_millis(250);
-/// Rates that a sparkline shows.
+/// The number of rates that a sparkline shows.
 const HISTORY: usize = 120;
 
 /// Watch what a running daemon sees; `q` quits
@@ -50,7 +50,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs `holdfast top` until `q` or a signal. Errors: no terminal; no daemon at the
-/// start (one that goes later is waited for).
+/// start. If the daemon ends later, its return is awaited.
 pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
     if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
         bail!("top: needs a terminal; `holdfast status` prints once, wherever to");
@@ -62,13 +62,13 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
         signal_hook::flag::register(signal, Arc::clone(&stop))
             .context("cannot take over signals")?;
     }
-    // They also restore the terminal before a panic ends the process.
+    // `terminal` also makes a panic restore the terminal before it ends the process.
     let shown = terminal().and_then(|mut terminal| show(&mut top, args, &mut terminal, &stop));
     ratatui::restore();
     shown
 }
 
-/// The whole screen; of a terminal that does not know its size 80 x 24.
+/// The whole screen, or 80 x 24 if the terminal does not know its size.
 fn terminal() -> anyhow::Result<DefaultTerminal> {
     let viewport = match crossterm::terminal::size()? {
         (0, _) | (_, 0) => Viewport::Fixed(Rect::new(0, 0, 80, 24)),
@@ -106,7 +106,7 @@ fn show(
     Ok(())
 }
 
-/// One look at the daemon.
+/// Queries the daemon once.
 fn look(args: &TopArgs) -> anyhow::Result<ControlReply> {
     let request = ControlRequest::Status {
         flows_max: args.flows,
@@ -121,7 +121,7 @@ fn look(args: &TopArgs) -> anyhow::Result<ControlReply> {
     }
 }
 
-/// What rows are sorted by, the largest first.
+/// The order of the rows, the largest value first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Sort {
     #[default]
@@ -130,20 +130,20 @@ enum Sort {
     Name,
 }
 
-/// What a key does beside what it changes on the screen.
+/// Whether a key ends the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum KeyOutcome {
     Stay,
     Quit,
 }
 
-/// What is shown, and how.
+/// The state of the screen.
 #[derive(Debug, Default)]
 struct Top {
     /// The newest status.
     reply: Option<ControlReply>,
     rates: Rates,
-    /// Why there is no newer one.
+    /// Why there is no newer status.
     error: Option<String>,
     sort: Sort,
     /// Rows with this text are shown.
@@ -189,7 +189,7 @@ impl Top {
         self.reply = Some(reply);
     }
 
-    /// A look was in vain; what was seen before stays on the screen.
+    /// The query has failed; the last status stays on the screen.
     fn refuse(&mut self, error: &anyhow::Error) {
         self.error = Some(format!("{error:#}"));
     }
@@ -231,14 +231,14 @@ fn mobile_name(mobile: &MobileStatus) -> String {
     mobile.name.clone().or_else(address).unwrap_or_default()
 }
 
-/// No mobile has such a name.
+/// The prefix of flows' names; no mobile's name begins with it.
 const FLOW: &str = "flow\t";
 
 fn flow_name(flow: &FlowStatus) -> String {
     format!("{FLOW}{}\t{}", flow.fh, flow.mh)
 }
 
-/// The link's own.
+/// The prefix of the names for the whole link.
 const LINK: &str = "link\t";
 
 fn link_counts(bytes: Option<LinkBytes>) -> impl Iterator<Item = (String, u64)> {
@@ -250,7 +250,7 @@ fn link_counts(bytes: Option<LinkBytes>) -> impl Iterator<Item = (String, u64)> 
     })
 }
 
-/// Counts by name, and what they rise by a second.
+/// Counts by name, and their increase a second.
 #[derive(Debug, Default)]
 struct Rates {
     pid: u32,
@@ -261,9 +261,9 @@ struct Rates {
 }
 
 impl Rates {
-    /// Takes the counts of a look. Those that are not in it are forgotten.
+    /// Takes the counts of a query. Counts that are not among them are forgotten.
     fn update(&mut self, pid: u32, counts: BTreeMap<String, u64>, now: Instant) {
-        // Another process counts from 0.
+        // Another process has begun to count from 0.
         let at = self.at.filter(|_| self.pid == pid);
         let elapsed_s = at.map(|at| now.saturating_duration_since(at).as_secs_f64());
         self.history.retain(|name, _| counts.contains_key(name));
@@ -271,7 +271,7 @@ impl Rates {
             let rate = elapsed_s.filter(|s| *s > 0.0).and_then(|elapsed_s| {
                 let before = *self.counts.get(name)?;
                 let rise = if name.starts_with(FLOW) {
-                    // Sequence numbers.
+                    // Flows have sequence numbers instead of counts.
                     let rise = (*count as u32).wrapping_sub(before as u32);
                     u64::try_from(rise.cast_signed()).ok()?
                 } else {
@@ -290,7 +290,7 @@ impl Rates {
         (self.pid, self.at, self.counts) = (pid, Some(now), counts);
     }
 
-    /// The newest rate; none before the second look.
+    /// The newest rate; none before the second query.
     fn newest(&self, name: &str) -> Option<f64> {
         self.history.get(name)?.back().copied()
     }

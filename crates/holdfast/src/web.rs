@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The live page of a daemon and of the demo: one HTML page, its style, its script, and the status
-//! as JSON, which the script reads each second. Nothing is changed by it.
+//! as JSON, which the script reads each second. The page changes nothing.
 //!
-//! The page needs nothing from elsewhere, and its policy forbids the browser to load anything from
-//! there. A page of another site cannot read the status: the browser shows it no answer of another
+//! The page needs nothing from other sites, and its policy forbids the browser to load anything from
+//! them. A page of another site cannot read the status: the browser shows it no answer of another
 //! origin, and [`crate::http`] answers for no name of another site.
 
 use std::path::Path;

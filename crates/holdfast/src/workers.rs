@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The packet workers of one interface: the engine's for TCP, that of `keep`, or both. Gateway and
-//! mobile use them alike.
+//! mobile both use this module.
 //!
-//! They are started when the interface is there for the first time. When none has the name any more they
-//! detach, and live on with all flows. When an interface of that name is there again they attach to it.
-//! Then they take packets when all are attached: before, the link has no carrier, and TCP would wait.
+//! The workers start when the interface exists for the first time. When it is removed they
+//! detach, and keep all flows. When an interface of that name exists again they attach to it. They take
+//! packets only when all are attached: until then the link has no carrier, and TCP would wait.
 
 use std::time::Duration;
 
@@ -13,21 +13,22 @@ use holdfast_net::datapath::{InterfaceId, monotonic_ns};
 
 use crate::command::{Attaching, Command, RunningWorker};
 
-/// How often it is looked whether a worker has ended.
+/// The interval at which [`Workers::release`] checks whether a worker has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The workers, the engine's first.
 #[derive(Debug, Default)]
 pub(crate) struct Workers {
     running: Vec<RunningWorker>,
-    /// The interface that is there, to which some or all of them are attached.
+    /// The interface of that name, if it exists. Workers may not be attached to it yet.
     noted: Option<InterfaceId>,
-    /// The interface to which all of them are attached.
+    /// The interface to which all workers are attached.
     attached: Option<InterfaceId>,
 }
 
 impl Workers {
-    /// This interface is there, or none of that name is. `start` starts the workers for the first time.
+    /// Notes the interface of that name. None: no interface has the name. `start` starts the workers the first
+    /// time.
     ///
     /// Errors: those of `start` or of attaching; then all packets pass, and the next call tries again.
     pub(crate) fn note_interface(
@@ -56,12 +57,12 @@ impl Workers {
                     continue;
                 }
                 if worker.attachment.link_ifindex != id.ifindex {
-                    // It removes its devices before it answers, and may answer late.
+                    // The worker removes its devices before it answers, and its answer may be late.
                     worker.attachment.devices.clear();
                     worker.attachment = worker.attaching.attach(&worker.handle)?;
                 }
                 if worker.attachment.link_ifindex != id.ifindex {
-                    // A late answer to an earlier command, or a report that is late.
+                    // The answer may be to an earlier command, or the report of the interface is late.
                     bail!("the packet worker is at another interface of this name");
                 }
             }
@@ -76,13 +77,13 @@ impl Workers {
         Ok(())
     }
 
-    /// Has all packets pass: no interface has the name, or another one. One with other frames is another one.
+    /// Makes all packets pass: the interface was removed, or is another one. With other frames it is another one.
     fn detach(&mut self) {
         self.attached = None;
-        // One that hangs does not beat, so that they pass all the same.
+        // A worker that hangs does not beat: the kernel passes the packets anyway.
         self.send(&Command::Detach);
         for worker in &mut self.running {
-            // Another interface may get the same index, and a late answer is about this one.
+            // Another interface may get the same index, and a late answer is about the old interface.
             worker.attachment.link_ifindex = 0;
             worker.attaching = Attaching::default();
         }
@@ -98,17 +99,17 @@ impl Workers {
         self.attached.is_some()
     }
 
-    /// The workers, none before the interface was there.
+    /// The workers; none before the interface existed.
     pub(crate) fn running(&self) -> &[RunningWorker] {
         &self.running
     }
 
-    /// The same, to wait for their ends.
+    /// The workers, to wait for their ends.
     pub(crate) fn running_mut(&mut self) -> &mut [RunningWorker] {
         &mut self.running
     }
 
-    /// Hands a command to each worker; false if one hangs.
+    /// Sends a command to each worker; false if one hangs.
     pub(crate) fn send(&self, command: &Command) -> bool {
         let mut all = true;
         for worker in &self.running {
@@ -117,7 +118,7 @@ impl Workers {
         all
     }
 
-    /// Whether no worker hangs. One that has ended does not.
+    /// Whether no worker hangs. A worker that has ended does not hang.
     pub(crate) fn are_alive(&self) -> bool {
         let now_ns = monotonic_ns();
         self.running
@@ -125,11 +126,11 @@ impl Workers {
             .all(|worker| worker.thread.is_finished() || worker.handle.is_alive(now_ns))
     }
 
-    /// Has all packets pass, and waits for the workers' ends. One that hangs is not waited for.
+    /// Makes all packets pass, and waits until the workers have ended. It does not wait for one that hangs.
     pub(crate) fn release(&mut self) {
         self.attached = None;
         for worker in self.running.drain(..) {
-            // One that has ended has left already.
+            // A worker that has ended needs no command.
             worker.handle.send(Command::Leave);
             while !worker.thread.is_finished() && worker.handle.is_alive(monotonic_ns()) {
                 std::thread::sleep(LOOK);

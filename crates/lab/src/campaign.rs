@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many runs, several at a time, their results in the runs' order.
+//! Executes many runs, several at a time. The results come in the order of the runs.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,17 +18,17 @@ use crate::results::ResultLine;
 use crate::scenario::Run;
 use crate::substrate::Substrate;
 
-/// How often a line is printed where no bar can be drawn.
+/// The time between two lines of progress where no bar can be drawn.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
-/// How often a bar moves by itself.
+/// The time between two updates of the bar while no run ends.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Executes `runs`, `jobs` at a time, and gives each result to `on_line`, in the
-/// order of the runs however many jobs there are.
+/// Executes `runs`, `jobs` at a time, and gives each result to `on_line`. The order of the results
+/// is that of the runs, for any number of jobs.
 ///
 /// # Errors
-/// The first error ends the others; [`Interrupted`] if `stop` was raised: then what was
-/// given before is complete as far as it goes.
+/// The first error of a run: it ends the other runs. [`Interrupted`] if `stop` was raised:
+/// `on_line` has then received a complete beginning of the results.
 pub fn run(
     runs: &[&Run],
     substrate: &Substrate,
@@ -40,7 +40,7 @@ pub fn run(
     run_with(runs, execute, jobs, stop, on_line)
 }
 
-/// As [`run`], by another executor.
+/// As [`run`], with any function that executes a run.
 fn run_with(
     runs: &[&Run],
     execute: impl Fn(&Run, &StopFlag) -> anyhow::Result<ResultLine> + Sync,
@@ -50,7 +50,7 @@ fn run_with(
 ) -> anyhow::Result<()> {
     let jobs = jobs.clamp(1, runs.len().max(1));
     let next = AtomicUsize::new(0);
-    // A run sees the user's wish at once, not when the collector next looks.
+    // `over` follows `stop`: a run sees at once that the user wants to stop.
     let over = stop.within();
     let mut progress = Progress::new(runs.len());
     let result = thread::scope(|scope| {
@@ -76,8 +76,8 @@ fn run_with(
     result
 }
 
-/// One run. What ends while everything is to end is no result: a signal may have ended
-/// the run's own programs. A panic is an error, or the others would wait for its line.
+/// Executes one run. Its result does not count if `over` is raised: a signal may have ended the
+/// run's own programs. A panic becomes an error: the collector waits for this run's line.
 fn carry_out(
     execute: impl FnOnce() -> anyhow::Result<ResultLine>,
     over: &StopFlag,
@@ -132,7 +132,7 @@ fn collect(
             }
             Err(mpsc::RecvTimeoutError::Timeout) => progress.tick(),
             Err(mpsc::RecvTimeoutError::Disconnected) => {
-                // They may have seen the user's wish first.
+                // The workers may have seen that the user wants to stop before this thread did.
                 stop.check()?;
                 anyhow::bail!("the workers ended early");
             }
@@ -146,7 +146,7 @@ fn collect(
     Ok(())
 }
 
-/// What is left, on the standard error: a bar on a terminal, lines elsewhere.
+/// The progress, on the standard error: a bar on a terminal, lines elsewhere.
 struct Progress {
     bar: Option<ProgressBar>,
     total: usize,
@@ -256,7 +256,7 @@ mod tests {
         Substrate::new(SubstrateKind::Model, settings).unwrap()
     }
 
-    /// Everything that a campaign writes.
+    /// All lines that a campaign writes.
     fn lines(runs: &[&Run], jobs: usize) -> Vec<String> {
         let mut lines = Vec::new();
         run(runs, &model(), jobs, &StopFlag::default(), |line| {
@@ -354,7 +354,7 @@ mod tests {
         for jobs in [1, 3] {
             let stop = StopFlag::default();
             let mut given = 0;
-            // The signal that interrupts us has ended the run's programs too.
+            // The signal that interrupts this process has also ended the run's programs.
             let execute = |run: &Run, _: &StopFlag| {
                 stop.raise();
                 Ok(line_of(run))
@@ -413,7 +413,7 @@ mod tests {
         thread::spawn(move || ended.send(run(&[&runs[0]], &model(), 1, &flag, |_| Ok(()))));
         assert!(end.recv_timeout(Duration::from_millis(300)).is_err());
         stop.raise();
-        // Without a look at the flag it takes hours.
+        // A worker that ignores the flag would run for hours.
         let result = end.recv_timeout(Duration::from_secs(60));
         let error = result.expect("the run goes on").unwrap_err();
         assert!(error.is::<Interrupted>(), "{error:#}");

@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a paper claims, beside what came out here.
+//! What a paper claims, beside the results of our runs.
 //!
-//! `papers/PAPER/claims.toml` has the paper's tables and statements as they are printed,
-//! and the scenarios and runs that each is about ([`mod@file`]). A verdict is computed
-//! from both by the rules in that file. The rules:
+//! `papers/PAPER/claims.toml` has the paper's tables and statements as printed. For each it names
+//! the scenarios and runs ([`mod@file`]). The rules in that file give a verdict:
 //!
-//! - a **cell** holds if the median of its runs (their mean, if the paper prints `means`) is
-//!   within the metric's tolerance of what is printed; a cell printed as unfinished holds if most
-//!   of its runs do not finish;
-//! - an **order** holds if each two variants that the paper prints apart are apart here and in the
-//!   same order, and those that it prints as equal are equal here: within `tie_percent`, or the
+//! - a **cell** holds if the median of its runs is within the metric's tolerance of the printed
+//!   value; the mean counts instead if the paper prints `means`; a cell printed as unfinished holds
+//!   if most of its runs do not finish;
+//! - an **order** holds if each two variants are in the same order here as in the paper, and equal
+//!   where the paper prints them as equal; values are equal within `tie_percent`, or within the
 //!   metric's `absolute` tolerance;
-//! - a **statement** has rules of its own ([`rule`]): select runs, reduce them to values,
-//!   compare, expect;
-//! - what needs a condition that the paper does not print, or a variant for which there is no
-//!   run, is **not comparable**.
+//! - a **statement** has rules of its own ([`rule`]): they select runs, reduce them to values,
+//!   compare the values, and state what is expected;
+//! - a claim is **not comparable** if it needs a condition that the paper does not print, or a
+//!   variant for which there is no run.
 //!
-//! A claim may have runs under an **assumption**: a condition that the paper does not print. If
-//! the assumption is better supported it decides the verdict, and the verdict under the printed
-//! conditions stands beside it; otherwise the other way round.
+//! A claim may have runs under an **assumption**: a condition that the paper does not print. It
+//! decides the verdict if it has better support than the printed conditions; otherwise they decide.
+//! The other verdict is shown beside.
 //!
-//! Where the paper leaves something open, a reason also has what came out under other
-//! assumptions; no verdict rests on them.
+//! Where the paper leaves a condition open, the reason also shows the results under other
+//! assumptions. No verdict depends on them.
 
 mod case;
 mod cells;
@@ -44,11 +43,11 @@ pub use paper::{CLAIMS_FILE, Paper, SUBSTRATES};
 
 /// The entries of a table.
 pub(crate) struct TableEntries {
-    /// Row by row.
+    /// The entries of the cells, row by row.
     pub(crate) cells: Vec<Entry>,
-    /// The order of its variants.
+    /// The entries of the orders of the variants.
     pub(crate) orders: Vec<Entry>,
-    /// How well it fits for each value of what the paper leaves open.
+    /// How many cells are as printed, for each value of a condition that the paper leaves open.
     pub(crate) fits: Vec<Fit>,
 }
 
@@ -77,14 +76,15 @@ pub(crate) fn table_entries(
     entries
 }
 
-/// A claim's assumptions; first the one that decides: the others only stand beside it.
+/// A claim's assumptions; the one that decides comes first. The verdicts under the others are shown
+/// beside its verdict.
 fn first_that_decides<'a>(paper: &Paper, all: &'a [Assumed]) -> Vec<&'a Assumed> {
     let mut all: Vec<&Assumed> = all.iter().collect();
     all.sort_by_key(|assumed| !paper.claims.decides(assumed));
     all
 }
 
-/// One entry of that so far and that under one more assumption.
+/// Combines the entry so far with the entry under one more assumption.
 fn decided(paper: &Paper, so_far: Entry, under: Entry, assumed: &Assumed) -> Entry {
     if paper.claims.decides(assumed) {
         under.beside_printed(so_far, &assumed.assumption)
@@ -93,7 +93,7 @@ fn decided(paper: &Paper, so_far: Entry, under: Entry, assumed: &Assumed) -> Ent
     }
 }
 
-/// The same from the runs of the table's scenario alone.
+/// The entries from the runs of the table's scenario alone, without assumptions.
 fn table_entries_of_runs(
     paper: &Paper,
     table: &ClaimedTable,
@@ -131,7 +131,7 @@ fn statement_entries(paper: &Paper, lines: &[ResultLine]) -> impl Iterator<Item 
     })
 }
 
-/// Every claim's entry, from lines of whatever substrates and scenarios there are.
+/// The entry of every claim. `lines` may be of any substrates and scenarios.
 pub fn entries(paper: &Paper, lines: &[ResultLine]) -> Vec<Entry> {
     let tables = paper.claims.table.iter().flat_map(|table| {
         let TableEntries { cells, orders, .. } = table_entries(paper, table, lines);
@@ -140,7 +140,8 @@ pub fn entries(paper: &Paper, lines: &[ResultLine]) -> Vec<Entry> {
     tables.chain(statement_entries(paper, lines)).collect()
 }
 
-/// How well tables fit for each value of what the paper leaves open.
+/// How many cells of each table are as printed, for each value of a condition that the paper leaves
+/// open.
 pub fn fits(paper: &Paper, lines: &[ResultLine]) -> Vec<Fit> {
     let tables = paper.claims.table.iter();
     tables

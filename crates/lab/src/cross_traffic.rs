@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Datagrams at a constant rate between two hosts of a topology, beside a transfer.
+//! Datagrams at a constant mean rate between two hosts of a topology, beside a transfer.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -18,15 +18,15 @@ use crate::scenario::Stretch;
 
 /// IPv4 and UDP headers.
 const HEADER_BYTES: u32 = 28;
-/// Bytes at the begin of a datagram: when it was sent. A shorter datagram is counted alone.
+/// Bytes of the send time at the begin of a datagram. A shorter datagram is counted, but not timed.
 const STAMP_BYTES: usize = 8;
-/// How long the receiver waits for a datagram before it looks whether the stream is over.
+/// How often the receiver checks whether the stream is over while no datagram arrives.
 const RECEIVE_WAIT: Duration = Duration::from_millis(50);
 
 /// A stream of datagrams to be sent.
 #[derive(Clone, Debug)]
 pub struct DatagramStream {
-    /// Where.
+    /// The part of the path.
     pub over: Stretch,
     /// Toward the MH, or from it.
     pub downlink: bool,
@@ -34,11 +34,11 @@ pub struct DatagramStream {
     pub rate_bit_per_s: f64,
     /// Bytes of each IP packet, at least 28.
     pub packet_bytes: u32,
-    /// From when, since the links' start.
+    /// Start of the stream, since the links' start.
     pub start: Duration,
-    /// Until when.
+    /// End of the stream, since the links' start.
     pub stop: Duration,
-    /// Exponential gaps of the same mean.
+    /// Whether the gaps are exponential, with the same mean; otherwise they are equal.
     pub poisson: bool,
     /// Seed of the gaps.
     pub seed: u64,
@@ -59,7 +59,7 @@ struct Arrived {
 }
 
 impl RunningStream {
-    /// Ends it; what came of it.
+    /// Ends the stream, and returns its figures.
     pub fn finish(self) -> anyhow::Result<DatagramFigures> {
         let sent = self.sender.finish()?;
         let Arrived {
@@ -78,7 +78,7 @@ impl RunningStream {
 }
 
 impl DatagramStream {
-    /// Starts it; `origin_ns` is the links' start on CLOCK_MONOTONIC.
+    /// Starts the stream; `origin_ns` is the links' start on CLOCK_MONOTONIC.
     pub fn start(&self, topology: &Topology, origin_ns: u64) -> anyhow::Result<RunningStream> {
         let (gateway_to_fh, gateway_to_mh) = (GATEWAY_WIRED.v4, GATEWAY_WIRELESS.v4);
         let (fh, gateway, mh) = (&topology.fh, topology.gateway(), &topology.mh);
@@ -108,7 +108,7 @@ impl DatagramStream {
         })
     }
 
-    /// How many datagrams were sent.
+    /// Sends until the end; returns the number of datagrams sent.
     fn send(&self, socket: &UdpSocket, origin_ns: u64, over: &AtomicBool) -> u64 {
         let mut payload = vec![0; self.packet_bytes.saturating_sub(HEADER_BYTES) as usize];
         let mut sent = 0;
@@ -129,19 +129,19 @@ impl DatagramStream {
         sent
     }
 
-    /// From one datagram to the next, in seconds.
+    /// The time from one datagram to the next, in seconds.
     fn gap_s(&self, rng: &mut ChaCha8Rng) -> f64 {
         let mean_s = f64::from(self.packet_bytes) * 8.0 / self.rate_bit_per_s;
         if !self.poisson {
             return mean_s;
         }
-        // From (0, 1].
+        // Uniform in (0, 1]: its logarithm is finite.
         let uniform = ((rng.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         -mean_s * uniform.ln()
     }
 }
 
-/// Takes datagrams until it is over.
+/// Receives datagrams until the stream is over.
 fn receive(socket: &UdpSocket, over: &AtomicBool) -> anyhow::Result<Arrived> {
     let mut arrived = Arrived::default();
     let mut payload = [0; STAMP_BYTES];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `holdfast demo`: the same bytes over the same link with outages, down and up, by TCP and by
-//! QUIC, plain and with Holdfast, side by side.
+//! `holdfast demo`: transfers of the same bytes over the same link with outages, side by side. They
+//! differ in the direction, in TCP or QUIC, and in plain or with Holdfast.
 
 mod links;
 mod live;
@@ -33,24 +33,24 @@ use optimum::optimal_s;
 use progress::{Lines, Progress};
 pub use report::{DemoConditions, DemoReport, TransferResult};
 
-/// The longest that any of the downloads of the usual demo may take; twice the fastest
-/// where that is longer.
+/// The longest time that a transfer of the demo may take. The limit is twice the fastest transfer's
+/// time if that is longer.
 const LIMIT: Duration = Duration::from_secs(80);
 
 /// One transfer of the demo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DemoRun {
-    /// By what.
+    /// The transport protocol.
     pub protocol: Protocol,
-    /// Which way.
+    /// The direction of the bytes.
     pub direction: Direction,
     /// The scheme: on the gateway for a download, on the mobile for an upload; none: plain.
     pub scheme: Option<String>,
 }
 
 impl DemoRun {
-    /// All that a scheme, or nothing, can be shown with. `auto` and `keep` are for more than TCP, and
-    /// also for uploads.
+    /// The transfers of these schemes and of plain forwarding: downloads by TCP. With `auto` or
+    /// `keep` also uploads, and QUIC in both directions.
     pub fn all(schemes: &[&str]) -> Vec<Self> {
         let mut runs = Vec::new();
         for direction in [Direction::Downlink, Direction::Uplink] {
@@ -129,14 +129,14 @@ impl DemoRun {
     }
 }
 
-/// What the demo is to show.
+/// The settings of the demo.
 #[derive(Clone, Debug)]
 pub struct DemoSettings {
     /// Our own binary.
     pub holdfast: PathBuf,
-    /// What is run, at the same time and shown in this order.
+    /// The transfers: they run at the same time, and are shown in this order.
     pub runs: Vec<DemoRun>,
-    /// Over what.
+    /// The link that they run over.
     pub link: DemoLink,
     /// Lengths of the steady link's outages in seconds.
     pub outages_s: Vec<f64>,
@@ -152,8 +152,8 @@ pub struct DemoSettings {
     pub bytes: u64,
 }
 
-/// Runs the demo and returns its report. [`Interrupted`] if the user stopped
-/// it; a run that does not finish in time is in the report. `live` has the figures meanwhile.
+/// Runs the demo and returns its report; meanwhile `live` has the figures. A run that does not finish
+/// in time is in the report. Error: [`Interrupted`] if the user stopped it.
 pub fn run(
     settings: &DemoSettings,
     stop: &StopFlag,
@@ -178,7 +178,7 @@ pub fn run(
         fs::create_dir(&own)?;
         let transfer = run.transfer(settings, &link, limit);
         let ready = PreparedTransfer::prepare(&transfer, &own, &files, stop);
-        // A broken step looks like any other error to a user who pressed Ctrl-C.
+        // After Ctrl-C the failed step is not reported: it looks like any other error.
         stop.check()?;
         prepared.push(ready.with_context(|| format!("run {}", run.name()))?);
     }
@@ -198,7 +198,7 @@ pub fn run(
     Ok(report)
 }
 
-/// Runs all of them at the same time. The first error ends the others.
+/// Runs all transfers at the same time. The first error ends the others.
 fn side_by_side(
     prepared: Vec<PreparedTransfer>,
     names: &[String],
@@ -265,7 +265,7 @@ fn outages(outages: &[OutageAt]) -> String {
     format!("outages of {}", times.collect::<Vec<_>>().join(", "))
 }
 
-/// Where our own binary is.
+/// The path of our own binary.
 pub fn own_binary() -> anyhow::Result<PathBuf> {
     let path = std::env::current_exe().context("cannot find the own binary")?;
     anyhow::ensure!(

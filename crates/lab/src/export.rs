@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Results as a table of columns, in CSV and in Parquet. A row for each run; tables in a line
-//! become columns with dots, lists stay as their JSON. Time series are left out.
+//! Results as a table of columns, in CSV and in Parquet. Each run is a row. The keys of tables
+//! become columns with dots in their names; lists stay JSON. Time series are left out.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,12 +18,12 @@ use crate::results::{ResultLine, word};
 
 /// Columns that come first.
 const FIRST: [&str; 4] = ["scenario", "variant", "substrate", "seed"];
-/// Then the tables of what was varied, then what came out, and the conditions at the end.
+/// Prefixes: swept parameters come next, then the results, and the conditions at the end.
 const PARAMETERS: &str = "parameters.";
 const CONDITIONS: &str = "conditions.";
-/// What a table does not have.
+/// The key that the table leaves out.
 const SERIES: &str = "series";
-/// Rows that Parquet has in one group.
+/// The number of rows in one Parquet group.
 const GROUP_ROWS: usize = 100_000;
 
 /// Results by columns.
@@ -36,11 +36,11 @@ pub struct Columns {
 #[derive(Debug)]
 struct Column {
     name: String,
-    /// One for each row; null: the line does not have it.
+    /// One cell for each row; null: the line has no such value.
     cells: Vec<Json>,
 }
 
-/// What all cells of a column are.
+/// The type of all cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Truth,
@@ -58,7 +58,7 @@ fn quoted(text: String) -> String {
     }
 }
 
-/// A line's values by their names with dots. Lists stay whole.
+/// A line's values by their names with dots. Lists are not split.
 pub(crate) fn flat(line: &ResultLine) -> anyhow::Result<Map<String, Json>> {
     let mut values = Map::new();
     if let Json::Object(own) = serde_json::to_value(line)? {
@@ -83,7 +83,7 @@ fn add(name: String, value: Json, values: &mut Map<String, Json>) {
 }
 
 impl Columns {
-    /// Of lines.
+    /// The table of these lines.
     ///
     /// # Errors
     /// A line cannot be written as JSON.
@@ -127,8 +127,7 @@ impl Columns {
         Ok(())
     }
 
-    /// Writes Parquet, not compressed. Each column is of truth values, of integers, of numbers or
-    /// of text.
+    /// Writes uncompressed Parquet. A column has truth values, integers, numbers or text.
     ///
     /// # Errors
     /// `to` cannot be written.
@@ -184,7 +183,7 @@ impl Column {
         } else if all(|cell| cell.is_f64() || cell.is_i64()) {
             Kind::Number
         } else {
-            // Integers above 2^63 too: a number would lose their end.
+            // Also for integers above 2^63: as numbers they would lose digits.
             Kind::Text
         }
     }
@@ -220,7 +219,7 @@ impl Column {
     }
 }
 
-/// The values of the next column of a group; none: the row has no value.
+/// Writes the values of a group's next column; none: the row has no value.
 fn write_values<T: DataType, W: Write + Send>(
     group: &mut SerializedRowGroupWriter<'_, W>,
     cells: impl Iterator<Item = Option<T::T>>,
@@ -325,7 +324,7 @@ mod tests {
         assert_eq!(cell(1, "parameters.delay_ms"), Field::Double(7.5));
         assert_eq!(cell(1, "finished"), Field::Bool(false));
         assert_eq!(cell(0, "segments"), Field::Long(0));
-        // One seed is above 2^63: none may lose its last digits.
+        // One seed is above 2^63: no seed may lose its last digits.
         assert_eq!(cell(2, "seed"), Field::Str(u64::MAX.to_string()));
         assert_eq!(cell(0, "stalls_s"), Field::Str("[0.5,null]".into()));
     }

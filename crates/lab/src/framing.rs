@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How bytes become packets, and the time that no transfer over given links can beat.
+//! The sizes of packets, and the time that no transfer over given links can beat.
 
 use holdfast_link::{Capacity, OutageSchedule, optimal_transfer};
 use holdfast_sim::Preset;
@@ -7,7 +7,7 @@ use holdfast_wire::{Duration, Instant};
 
 use crate::scenario::{Conditions, HopConditions};
 
-/// How bytes become packets, for the optimum.
+/// The sizes of packets, for the optimum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framing {
     /// Payload of a full segment, bytes.
@@ -17,7 +17,7 @@ pub struct Framing {
 }
 
 impl Framing {
-    /// Of segments of `mss` with or without timestamps (12 bytes of each).
+    /// For segments of `mss`; timestamps take 12 bytes of each.
     pub fn new(mss: u16, timestamps: bool) -> Self {
         let options = if timestamps { 12 } else { 0 };
         Self {
@@ -26,8 +26,8 @@ impl Framing {
         }
     }
 
-    /// The same segments over IPv6, whose header is 20 bytes longer; with `shrinks` the payload is
-    /// shorter by as much: the packets are as long as the link takes.
+    /// The same segments over IPv6, whose header is 20 bytes longer. With `shrinks` the payload is
+    /// 20 bytes shorter, because the packets are as long as the link allows.
     #[must_use]
     pub fn over_ipv6(self, shrinks: bool) -> Self {
         const LONGER_BYTES: u64 = 20;
@@ -50,12 +50,12 @@ impl Framing {
     }
 }
 
-/// What a link for packets of 1,500 bytes leaves for a segment, bytes.
+/// The default MSS on a link for packets of 1,500 bytes.
 const MSS_DEFAULT: u16 = 1460;
 
-/// The time that no transfer over these links can beat, in seconds: the slowest hop
-/// busy whenever it is up, every segment full, the others' delays added; of several flows all
-/// bytes. None if it is beyond the end of time, or the run's outages are not drawn.
+/// The time that no transfer over these links can beat, in seconds. The slowest hop is busy whenever
+/// it is up, and all segments are full. The delays of the others are added. The bytes of all flows
+/// count. None: the bytes never arrive, or the run's outages are not drawn.
 pub fn optimal_s(conditions: &Conditions, framing: Framing) -> Option<f64> {
     let hops: Vec<&HopConditions> = conditions
         .wired
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(framing(preset), Framing::new(1000, false));
         let given = format!("{preset}\nmss = 1200");
         assert_eq!(framing(&given), Framing::new(1200, false));
-        // The lesser of both hosts'.
+        // The lesser MSS of both hosts.
         let one = "[fh]\npreset = \"reno-2005\"\n[mh]\nmss = 1200\ntimestamps = false";
         assert_eq!(framing(one), Framing::new(1000, false));
         assert_eq!(framing(""), Framing::new(1460, true));

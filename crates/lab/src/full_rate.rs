@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! From an outage's end to the full rate, by one rule on every substrate: the first moment at
-//! which the next [`WINDOW_ROUND_TRIPS`] round trips of the path, and as many after those, each
-//! carry [`FULL_SHARE`] of what the slowest hop can carry of payload, and each round trip of them
-//! [`SLICE_SHARE`]: bytes which had waited for a gap to be filled come all at once, and are not
-//! taken for the link's rate. What counts are bytes in order at the receiver.
+//! The time from an outage's end to the full rate, by one rule on every substrate. From that moment
+//! on, two windows of [`WINDOW_ROUND_TRIPS`] round trips each carry [`FULL_SHARE`] of the payload
+//! that the slowest hop can carry. Each part of a window has to carry [`SLICE_SHARE`]: a burst of
+//! bytes that waited for a gap is not the link's rate. Only bytes in order at the receiver count.
 
 use holdfast_core::Direction;
 use holdfast_link::{Capacity, OutageAt};
@@ -12,30 +11,30 @@ use crate::framing::Framing;
 use crate::scenario::{Conditions, HopConditions};
 use crate::stall::overlapping;
 
-/// The length of a window in round trips of the path, without queues.
+/// The length of a window in round trips of the path, without queueing.
 pub(crate) const WINDOW_ROUND_TRIPS: f64 = SLICES as f64;
-/// The least length of a window, in seconds: some packets have to be in it.
+/// The shortest window, in seconds: it has to contain some packets.
 const WINDOW_MIN_S: f64 = 0.02;
 /// The share of the link's rate that counts as full.
 pub(crate) const FULL_SHARE: f64 = 0.9;
-/// Parts of a window, a round trip each.
+/// Parts of a window: each is a round trip long, or longer in a window of [`WINDOW_MIN_S`].
 const SLICES: usize = 4;
-/// The least share of each.
+/// The least share of the link's rate in each part.
 const SLICE_SHARE: f64 = 0.5;
-/// What an outage has cost shows in the bytes of this many seconds after it.
+/// Bytes are counted for this time after an outage, in seconds: they show what the outage cost.
 const AFTER_S: f64 = 10.0;
 
-/// What a path can carry, without its queues.
+/// The rate and the round trip of a path, without queueing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PathRate {
     /// Payload, bytes a second.
     bytes_per_s: f64,
-    /// Both ways' propagation, in seconds.
+    /// Propagation in both directions, in seconds.
     pub(crate) round_trip_s: f64,
 }
 
 impl PathRate {
-    /// Of a run's links in the direction of its bytes; none: there is no constant rate, or both
+    /// The path of a run in the direction of its bytes; none: the rate is not constant, or both
     /// directions share a medium.
     pub(crate) fn of(conditions: &Conditions, framing: Framing) -> Option<Self> {
         let hops: Vec<&HopConditions> = conditions
@@ -80,9 +79,9 @@ impl PathRate {
     }
 }
 
-/// For each of `outages` that overlaps the transfer, which lasted from `begin_s` to `end_s`: from
-/// its end to the full rate, in seconds; none: that did not come before the next outage, or the
-/// transfer's end. `arrivals`: times and all bytes until then, in order. All times are since the
+/// For each outage that overlaps the transfer from `begin_s` to `end_s`: time from its end to the
+/// full rate, in seconds. None: the full rate did not come before the next outage or the transfer's
+/// end. `arrivals`: times and the total of bytes until then, in order. All times are since the
 /// start of the links' clocks.
 pub(crate) fn full_rates_s(
     outages: &[OutageAt],
@@ -98,8 +97,7 @@ pub(crate) fn full_rates_s(
         .collect()
 }
 
-/// The first arrival after `from_s` from which the rate is full, with all its windows before
-/// `until_s`.
+/// The first arrival after `from_s` at which the rate is full; its windows end before `until_s`.
 fn full_from_s(
     path: PathRate,
     arrivals: &[(f64, u64)],
@@ -108,9 +106,9 @@ fn full_from_s(
     let window_s = path.window_s();
     let slice_s = window_s / SLICES as f64;
     let of_slice = path.bytes_per_s * slice_s;
-    // Bytes until a time, that included.
+    // Total of bytes up to and including this time.
     let bytes_until = |at_s: f64| {
-        let count = arrivals.partition_point(|(its_s, _)| *its_s <= at_s);
+        let count = arrivals.partition_point(|(arrival_s, _)| *arrival_s <= at_s);
         count.checked_sub(1).map_or(0, |last| arrivals[last].1)
     };
     let is_full = |at_s: f64| {
@@ -133,15 +131,15 @@ fn full_from_s(
         .find(|at_s| is_full(*at_s))
 }
 
-/// For each of `outages` that overlaps the transfer: the bytes that arrived in the [`AFTER_S`]
-/// after its end, or until the next one, or the transfer's end.
+/// For each outage that overlaps the transfer: the bytes that arrived in the [`AFTER_S`] after its
+/// end, but not after the next outage's begin or the transfer's end.
 pub(crate) fn bytes_after(
     outages: &[OutageAt],
     [begin_s, end_s]: [f64; 2],
     arrivals: &[(f64, u64)],
 ) -> Vec<u64> {
     let bytes_until = |at_s: f64| {
-        let count = arrivals.partition_point(|(its_s, _)| *its_s <= at_s);
+        let count = arrivals.partition_point(|(arrival_s, _)| *arrival_s <= at_s);
         count.checked_sub(1).map_or(0, |last| arrivals[last].1)
     };
     overlapping(outages, [begin_s, end_s])
@@ -152,7 +150,7 @@ pub(crate) fn bytes_after(
         .collect()
 }
 
-/// Arrivals of several connections as one: times, and all bytes until then.
+/// Merges the arrivals of several connections: times, and the total of bytes until then.
 pub(crate) fn together(flows: &[Vec<(f64, u64)>]) -> Vec<(f64, u64)> {
     let mut parts: Vec<(f64, u64)> = Vec::new();
     for arrivals in flows {
@@ -175,7 +173,7 @@ pub(crate) fn together(flows: &[Vec<(f64, u64)>]) -> Vec<(f64, u64)> {
 mod tests {
     use super::*;
 
-    /// 1,000 bytes each millisecond, and 40 ms.
+    /// A rate of 1,000 bytes each millisecond, and a round trip of 40 ms.
     const PATH: PathRate = PathRate {
         bytes_per_s: 1e6,
         round_trip_s: 0.04,
@@ -198,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_full_rate_begins_where_two_windows_are_full() {
-        // Every tenth millisecond until 2.5 s, then each.
+        // A segment every 10 ms until 2.5 s, then one every millisecond.
         let slow = (2_010..2_500).step_by(10);
         let got = full_rates_s(
             &outages(),

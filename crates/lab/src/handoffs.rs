@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What moves from cell to cell cost a transfer, by one rule on every substrate: from the
-//! packets of its connection as they were seen at the ends of the links.
+//! The cost of moves from cell to cell, by one rule on every substrate. It is computed from the
+//! packets of the connection at the ends of the links.
 //!
-//! A [`Journal`] is filled from packets (the simulator's observer, or the files
-//! of packets that the links write); [`Journal::handoffs`] lays the run's moves over it.
+//! A [`Journal`] is filled with packets: from the simulator's observer, or from the links' packet
+//! files. [`Journal::handoffs`] computes the cost of each move of a run.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::scenario::{DirectionChoice, Move};
 use crate::stall;
 use crate::statistics::median;
 
-/// One move of the MH from cell to cell, in the middle of a transfer.
+/// One move of the MH from cell to cell during a transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Handoff {
     /// When it left the old cell, in seconds since the start of the links' clocks.
@@ -27,17 +27,17 @@ pub struct Handoff {
     pub gap_ms: f64,
     /// From its announcement to leaving, in milliseconds; none: it was not announced.
     pub announced_ms: Option<f64>,
-    /// From leaving to the first packet of the connection that reached the MH through the
-    /// new cell, in milliseconds; none: none did until it left again.
+    /// From leaving to the first packet of the connection at the MH through the new cell, in
+    /// milliseconds; none: no such packet came until it left again.
     pub first_packet_ms: Option<f64>,
-    /// From leaving to the first new byte in sequence at the receiver that came after the MH had
-    /// entered the new cell, in milliseconds; none: none came until it left again.
+    /// From leaving to the first new byte in sequence at the receiver after the MH entered the new
+    /// cell, in milliseconds; none: no such byte came until it left again.
     pub new_byte_ms: Option<f64>,
-    /// Packets with data that their sender sent around it and that no link delivered.
+    /// Packets with data that were sent around the move and never arrived.
     pub lost_packets: u64,
-    /// Packets whose data the receiver had already.
+    /// Packets around the move whose data the receiver had already.
     pub duplicate_packets: u64,
-    /// Packets that the sender retransmitted.
+    /// Packets around the move that the sender retransmitted.
     pub sent_again_packets: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct HandoffSummary {
     pub count: usize,
     /// Median of [`Handoff::first_packet_ms`] where there is one.
     pub first_packet_ms_median: Option<f64>,
-    /// The longest; none if one has none.
+    /// The longest of these times; none if one handoff has none.
     pub first_packet_ms_max: Option<f64>,
     /// Median of [`Handoff::new_byte_ms`] where there is one.
     pub new_byte_ms_median: Option<f64>,
@@ -58,18 +58,18 @@ pub struct HandoffSummary {
     pub duplicate_packets_median: f64,
     /// Median of [`Handoff::sent_again_packets`].
     pub sent_again_packets_median: f64,
-    /// The most bytes that the base stations other than the MH's own kept for it at a time;
-    /// none: not queried.
+    /// The most bytes at a time that the other cells' base stations buffered for the MH; none: not
+    /// queried.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub buffered_bytes_max: Option<u64>,
-    /// The longest record of a connection that one base station has given another, bytes; on the
+    /// The longest record of a connection that a base station gave to another one, bytes; on the
     /// model.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub state_bytes_max: Option<u64>,
 }
 
 impl HandoffSummary {
-    /// Of these; none if there are none.
+    /// The summary of these handoffs; none if there are none.
     pub fn of(handoffs: &[Handoff], buffered_bytes_max: Option<u64>) -> Option<Self> {
         let count = |get: fn(&Handoff) -> u64| {
             median(handoffs.iter().map(|handoff| get(handoff) as f64).collect())
@@ -93,7 +93,8 @@ impl HandoffSummary {
     }
 }
 
-/// A segment with data, at its time; the bytes are counted from the connection's first.
+/// A segment with data, and its time. `begin` and `end` are positions in the stream, as of
+/// [`Numbers`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Data {
     at_s: f64,
@@ -101,19 +102,19 @@ struct Data {
     end: u64,
 }
 
-/// What was seen of a connection; times in seconds since the start of the links' clocks,
-/// in any order.
+/// The packets of a connection, in any order; times in seconds since the start of the links'
+/// clocks.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
     direction: DirectionChoice,
     sent: Vec<Data>,
     received: Vec<Data>,
-    /// When the MH got a packet, and through which cell, from 0.
+    /// When a packet reached the MH, and through which cell, from 0.
     at_mh: Vec<(f64, usize)>,
     numbers: Option<Numbers>,
 }
 
-/// Sequence numbers as positions in the stream.
+/// Unwraps sequence numbers to positions in the stream.
 #[derive(Clone, Copy, Debug)]
 struct Numbers {
     near: u64,
@@ -121,7 +122,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    /// Far enough from the begin for what is before the first number seen.
+    /// The position of the first number seen: high enough for bytes before it.
     const BEGIN: u64 = 1 << 32;
 
     fn offset(&mut self, seq: u32) -> u64 {
@@ -135,7 +136,7 @@ impl Numbers {
 }
 
 impl Journal {
-    /// Of a connection whose bytes go this way.
+    /// An empty journal of a connection with bytes in this direction.
     pub fn new(direction: DirectionChoice) -> Self {
         Self {
             direction,
@@ -156,8 +157,7 @@ impl Journal {
         }
     }
 
-    /// The sender of the bytes has sent a segment of `len` bytes; those without any do not
-    /// count.
+    /// The sender of the bytes sent a segment of `len` bytes. Segments without data do not count.
     fn note_sent(&mut self, at_s: f64, seq: u32, len: u32) {
         if len > 0 {
             let data = self.data(at_s, seq, len);
@@ -165,7 +165,7 @@ impl Journal {
         }
     }
 
-    /// The receiver has got one.
+    /// The receiver got such a segment.
     fn note_received(&mut self, at_s: f64, seq: u32, len: u32) {
         if len > 0 {
             let data = self.data(at_s, seq, len);
@@ -173,8 +173,8 @@ impl Journal {
         }
     }
 
-    /// A packet at the outer end of a link, which sent or received it: at the FH, or at the MH in
-    /// this cell, from 0.
+    /// Notes a packet that an end of the path sent or received: the FH (`None`), or the MH in this
+    /// cell, from 0.
     pub fn note(&mut self, cell: Option<usize>, is_sent: bool, at_s: f64, [seq, len]: [u32; 2]) {
         match (cell, is_sent, self.direction) {
             (None, true, DirectionChoice::Downlink) | (Some(_), true, DirectionChoice::Uplink) => {
@@ -191,7 +191,7 @@ impl Journal {
         }
     }
 
-    /// What each of `moves` cost, of those between the transfer's begin and end.
+    /// The cost of each of `moves` between the transfer's begin and end.
     pub fn handoffs(mut self, moves: &[Move], [begin_s, end_s]: [f64; 2]) -> Vec<Handoff> {
         for list in [&mut self.sent, &mut self.received] {
             list.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
@@ -199,7 +199,7 @@ impl Journal {
         self.at_mh.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (lost_s, again_s) = (self.lost(), self.sent_again());
         let (progress_s, duplicate_s) = self.progress();
-        // To the microsecond: what a sum of seconds leaves beyond it is rounding.
+        // Rounded to microseconds: smaller digits are rounding errors of sums.
         let ms = |s: f64| (s * 1e6).round() / 1e3;
         let mut handoffs = Vec::new();
         for (index, a_move) in moves.iter().enumerate() {
@@ -209,7 +209,8 @@ impl Journal {
             let next = moves.get(index + 1);
             let next_s = next.map_or(f64::INFINITY, |next| next.leave_s);
             let before = index.checked_sub(1).map(|before| moves[before].enter_s);
-            // Half of the stay before it, and half of the one after it.
+            // Around the move: from the middle of the stay before it to the middle of the stay
+            // after it.
             let from_s = before.map_or(0.0, |entered_s| f64::midpoint(entered_s, a_move.leave_s));
             let to_s = f64::midpoint(a_move.enter_s, next_s);
             let around = |times: &[f64]| {
@@ -220,7 +221,7 @@ impl Journal {
                 .at_mh
                 .iter()
                 .find(|(at_s, cell)| *cell == a_move.to && (a_move.enter_s..next_s).contains(at_s));
-            // What an upload had on its wired way when the MH left still arrives before.
+            // Bytes of an upload that were on the wired hop at the move arrive before this.
             let new = progress_s
                 .iter()
                 .find(|at_s| (a_move.enter_s..next_s).contains(*at_s));
@@ -240,9 +241,9 @@ impl Journal {
         handoffs
     }
 
-    /// When the segments were sent that never arrived. What arrives belongs to the latest
-    /// segment from its first byte on that had been sent by then and to which nothing
-    /// belongs yet: a gateway may deliver one twice.
+    /// The send times of segments that never arrived. Each arrival is assigned to the latest
+    /// earlier sending of the same first byte without an arrival. A gateway may deliver a segment
+    /// twice.
     fn lost(&self) -> Vec<f64> {
         let mut arrived: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
         for data in &self.received {
@@ -260,7 +261,7 @@ impl Journal {
                 }
                 continue;
             }
-            // Cut differently by the link or by a retransmission.
+            // The link or a retransmission has cut the bytes into other segments.
             let near = data.begin.saturating_sub(longest.unwrap_or(0));
             let covers = |other: &Data| {
                 other.begin >= near && other.begin <= data.begin && other.end > data.begin
@@ -273,7 +274,7 @@ impl Journal {
         lost
     }
 
-    /// When segments without new bytes were sent.
+    /// The send times of segments without new bytes.
     fn sent_again(&self) -> Vec<f64> {
         let mut highest = 0;
         let mut again = Vec::new();
@@ -286,13 +287,12 @@ impl Journal {
         again
     }
 
-    /// When bytes arrived that were next in sequence; and when a segment did without
-    /// nothing was new.
+    /// The times of arrivals with the next bytes in sequence, and of arrivals without any new byte.
     fn progress(&self) -> (Vec<f64>, Vec<f64>) {
         let (mut progress, mut duplicates) = (Vec::new(), Vec::new());
         let first = self.sent.iter().chain(&self.received);
         let mut next = first.map(|data| data.begin).min().unwrap_or(0);
-        // Beyond holes: begin and end, apart.
+        // Bytes beyond a gap: begin and end of each disjoint range.
         let mut ahead: BTreeMap<u64, u64> = BTreeMap::new();
         for data in &self.received {
             let before = ahead.range(..=data.begin).next_back();
@@ -319,14 +319,14 @@ impl Journal {
         (progress, duplicates)
     }
 
-    /// When the receiver got new bytes in sequence.
+    /// When the receiver got the next bytes in sequence.
     fn progress_s(&self) -> Vec<f64> {
         let mut sorted = self.clone();
         sorted.received.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
         sorted.progress().0
     }
 
-    /// What followed the times without any cell, by the rule of all substrates.
+    /// The stalls after the times without any cell, by the rule of all substrates.
     pub fn stalls_s(&self, outages: &[OutageAt], between_s: [f64; 2]) -> Vec<Option<f64>> {
         let progress_s = self.progress_s();
         stall::stalls_s(outages, between_s, |from_s, until_s| {
@@ -384,7 +384,7 @@ mod tests {
         let sent = [(0.8, 0), (0.99, 1), (1.01, 2), (1.2, 1), (1.3, 3), (1.9, 4)];
         let received = [
             (0.85, 0, 0),
-            // Kept, and delivered through the new cell.
+            // The link kept the segment; it arrived through the new cell.
             (1.03, 2, 1),
             (1.25, 1, 1),
             (1.35, 3, 1),
@@ -402,7 +402,7 @@ mod tests {
         let near = |ms: Option<f64>, s: f64| (ms.unwrap() - s).abs() < 1e-6;
         assert!(near(first.first_packet_ms, 30.0) && near(first.new_byte_ms, 250.0));
         assert!(near(first.announced_ms, 100.0) && near(Some(first.gap_ms), 20.0));
-        // Nothing came through the first cell any more.
+        // No packet came through the first cell any more.
         assert_eq!(handoffs[1].first_packet_ms, None);
         let summary = HandoffSummary::of(&handoffs, None).unwrap();
         assert_eq!((summary.count, summary.first_packet_ms_max), (2, None));
@@ -416,7 +416,7 @@ mod tests {
         let handoffs = journal(&sent, &received).handoffs(&MOVES, [0.0, 3.0]);
         let counts = |h: &Handoff| (h.lost_packets, h.duplicate_packets, h.sent_again_packets);
         assert_eq!(counts(&handoffs[0]), (0, 2, 1), "{handoffs:?}");
-        // Neither copy came: both are lost.
+        // Neither copy arrived: both are lost.
         let handoffs = journal(&sent, &[(1.05, 1, 1)]).handoffs(&MOVES, [0.0, 3.0]);
         assert_eq!(counts(&handoffs[0]), (2, 0, 1), "{handoffs:?}");
     }

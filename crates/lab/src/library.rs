@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The scenarios and claims of the repository inside of the program: `papers/` and
+//! The repository's scenarios and claims, compiled into the program: `papers/` and
 //! `docs/scenarios/`. A file on the disk with the same path comes first.
 
 use std::io::{self, ErrorKind};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use holdfast_files::read_up_to;
 
-// `FILES`: paths from the repository's root and texts, in the order of the paths.
+// `FILES`: paths from the repository's root with their texts, sorted by path.
 include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
-/// The text of a file, up to `bytes_max` bytes: that on the disk, or that in the library.
+/// The text of a file, up to `bytes_max` bytes: from the disk, or else from the library.
 ///
 /// # Errors
 /// It is in neither, or cannot be read.
@@ -21,8 +21,8 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<String> {
     }
 }
 
-/// The library's file or folder with this name: a path from the repository's root, also without
-/// `papers` or `docs`, and without `.toml`, as `holdfast lab list` has it.
+/// The library's file or folder of this name. The name is a path from the repository's root;
+/// `papers`, `docs` and `.toml` may be left out, as in `holdfast lab list`.
 pub fn find(name: &Path) -> Option<PathBuf> {
     let name = without_dot(name);
     if name.as_os_str().is_empty() {
@@ -50,12 +50,12 @@ pub fn text(path: &Path) -> Option<&'static str> {
     found.map(|(_, text)| *text)
 }
 
-/// Whether the library has files in this folder, or in folders of it.
+/// Whether the library has files in this folder or below it.
 pub fn is_folder(path: &Path) -> bool {
     !path.as_os_str().is_empty() && files_in(path).next().is_some()
 }
 
-/// The library's files in this folder and in folders of it, in the order of their paths.
+/// The library's files in this folder and below it, sorted by path.
 pub fn files_in(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let folder = without_dot(folder).to_owned();
     let files = FILES.iter().map(|(file, _)| PathBuf::from(file));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An MH that goes from cell to cell while a transfer runs: its default route and the
-//! router's route to it are changed at the times of the run's moves, and it announces that it
-//! leaves. (What is on the air when is
-//! the cells' links' own.)
+//! Moves an MH from cell to cell while a transfer runs. At the times of the run's moves it changes
+//! the MH's default route and the router's route to the MH. The MH announces that it leaves. The
+//! links of the cells drop the packets that are on them, or keep them.
 
 use std::path::Path;
 
@@ -15,7 +14,7 @@ use holdfast_testbed::topology::{HostTuning, Topology};
 
 use crate::scenario::Move;
 
-/// What happens at one moment of a move.
+/// One step of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// The MH announces that it leaves in this many milliseconds.
@@ -26,7 +25,7 @@ enum Step {
     Route(usize),
 }
 
-/// The moments of `moves`, in order; times in seconds since the start of the links' clocks.
+/// The steps of `moves`, in order; times in seconds since the start of the links' clocks.
 fn steps(moves: &[Move]) -> Vec<(f64, Step)> {
     let mut steps: Vec<(f64, Step)> = moves
         .iter()
@@ -44,9 +43,9 @@ fn steps(moves: &[Move]) -> Vec<(f64, Step)> {
     steps
 }
 
-/// Sets the MH out on its way; it stays where it is when this is dropped. `origin_ns` is the links'
-/// start on CLOCK_MONOTONIC, `congestion_control` and `tuning` are the MH's, for its routes; `mobile` is
-/// the socket of its daemon, if that is to announce when it leaves.
+/// Starts the MH's moves; it stays in its cell when this is dropped. `origin_ns` is the links' start on
+/// CLOCK_MONOTONIC. The MH's routes use `congestion_control` and `tuning`. `mobile` is the socket of its
+/// daemon, if that has to announce moves.
 pub(crate) fn set_out(
     topology: &Topology,
     moves: &[Move],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Scenarios to begin with: one for a recording of a link's rate, and one without.
+//! New scenarios for users: one for a recording of a link's rate, and one without a recording.
 
 use std::path::{Path, PathBuf};
 
@@ -9,27 +9,27 @@ use holdfast_link::{Duration, Instant, Trace, TraceFormat};
 
 use crate::scenario::{DirectionChoice, TRACE_BYTES_MAX};
 
-/// A time without delivery from which on the link counts as down, in seconds.
+/// The link counts as down after this time without delivery, in seconds.
 const GAP_MIN_S: f64 = 0.3;
-/// The part of a recording that the transfer is made for, in seconds.
+/// The part of the recording that the transfer is sized for, in seconds.
 const PART_MAX_S: f64 = 120.0;
-/// The least transfer.
+/// The smallest transfer, in bytes.
 const BYTES_MIN: u64 = 100_000;
-/// The longest limit of a run, in seconds: what a scenario takes.
+/// The longest limit of a run that a scenario allows, in seconds.
 const LIMIT_MAX_S: f64 = 1_000_000.0;
-/// Times that the recording needs for the transfer until the run's limit. At low rates TCP sends
-/// much twice: a round trip is longer than its first timeouts.
+/// The run's limit over the time that the recording needs for the transfer. At low rates TCP
+/// retransmits much: the round trip is longer than its first timeouts.
 const LIMIT_FACTOR: f64 = 6.0;
-/// The shortest interval of the time series, in milliseconds, and the most points of a run.
+/// The shortest interval of the time series in milliseconds, and the largest number of its points.
 const INTERVAL_MS: f64 = 100.0;
 const POINTS_MAX: f64 = 100_000.0;
 /// The rate of the direction that is not recorded, in Mb/s.
 const OTHER_RATE: f64 = 10.0;
 
-/// The largest transfer: seconds on the model.
+/// The largest transfer, in bytes: it takes seconds on the model.
 const BYTES_MAX: u64 = 50_000_000;
 
-/// A scenario without a recording, which runs as it is.
+/// A scenario without a recording, ready to run.
 pub const PLAIN: &str = "\
 # One download over a link with an outage, plain and with two schemes of the gateway.
 # Keys and values: docs/lab.md and docs/link-models.md.
@@ -79,10 +79,10 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Reads a recording, whatever its name ends in.
+    /// Reads a recording. The end of its name need not be that of the format.
     ///
     /// # Errors
-    /// It is in no format that the lab reads: one line with the file and the remedy.
+    /// No format of the lab fits: one line with the file and the remedy.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
         let text = read_up_to(path, TRACE_BYTES_MAX).with_context(|| {
@@ -111,7 +111,7 @@ impl Recording {
         })
     }
 
-    /// The text of a scenario, which is to be at `scenario`: each scheme over this link.
+    /// The text of a scenario for the path `scenario`: each scheme over this link.
     ///
     /// # Errors
     /// The recording's path is not UTF-8, or cannot be found.
@@ -120,7 +120,7 @@ impl Recording {
         let name = self.path.file_name().unwrap_or_default().to_string_lossy();
         let (gaps, period_ns) = self.trace.gaps_ns((GAP_MIN_S * 1e9) as u64);
         let period_s = period_ns as f64 / 1e9;
-        // Of many periods: one of a slow link may have no byte.
+        // The mean over many periods: a single period of a slow link may have no byte.
         let whole_s = period_s * (LIMIT_MAX_S / period_s).ceil();
         let mean = self.bytes_in(whole_s) as f64 * 8.0 / 1e6 / whole_s;
         let part_s = period_s.clamp(1.0, PART_MAX_S);
@@ -215,7 +215,7 @@ values = [\"none\", \"hold\", \"auto\"]
         }
     }
 
-    /// The scenario's line for the format, if the recording's name does not decide it.
+    /// The scenario's line with the format, if the recording's name does not imply it.
     fn format_line(&self, path: &str) -> String {
         if self.format == TraceFormat::of_file_name(path) {
             return String::new();
@@ -224,7 +224,7 @@ values = [\"none\", \"hold\", \"auto\"]
         format!("trace_format = \"{format}\"          # the recording's name has another ending\n")
     }
 
-    /// By Mahimahi's names; downlink if the name has no direction.
+    /// The direction in the recording's name, as Mahimahi names it; downlink if there is none.
     fn direction(&self) -> DirectionChoice {
         let is_uplink = self.path.extension().is_some_and(|ending| ending == "up");
         if is_uplink {
@@ -234,7 +234,8 @@ values = [\"none\", \"hold\", \"auto\"]
         }
     }
 
-    /// The recording's path for a scenario in this file: its name alone if both are in one folder.
+    /// The recording's path, as the scenario in this file needs it: only the name if both are in
+    /// one folder.
     fn path_from(&self, scenario: &Path) -> anyhow::Result<String> {
         let recording = std::path::absolute(&self.path)?;
         let scenario = std::path::absolute(scenario)?;
@@ -256,7 +257,7 @@ mod tests {
     use crate::substrate::{ExecutionSettings, Substrate, SubstrateKind};
     use holdfast_testbed::stop::StopFlag;
 
-    /// A packet each 2 ms for 3 s, without those from 1 s to 2 s: 6 Mb/s.
+    /// A packet every 2 ms for 3 s, but none from 1 s to 2 s: 6 Mb/s.
     fn mahimahi() -> String {
         let times = (1..=1500).map(|n| n * 2);
         let times = times.filter(|ms| !(1000..2000).contains(ms));
@@ -343,7 +344,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("steady");
         fs::write(&file, "10 6\n").unwrap();
-        // In another folder.
+        // The scenario is in another folder.
         let path = folder.path().join("sub").join("s.toml");
         let text = Recording::read(&file).unwrap().scenario(&path).unwrap();
         let scenario = Scenario::parse(&path, &text).unwrap();
@@ -377,7 +378,7 @@ mod tests {
                     pcap: None,
                 };
                 let model = Substrate::new(SubstrateKind::Model, settings).unwrap();
-                // Without a gateway.
+                // The first run has no gateway.
                 let line = model.execute(&runs[0], &StopFlag::default()).unwrap();
                 assert!(line.finished && line.transfer_s > Some(800.0));
             }

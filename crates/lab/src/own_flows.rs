@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `holdfast mobile` does for the MH's own flows in a transfer, and the reports that it gets about
-//! the link: outages are known from the plan, so they can be announced, at their times, as a
-//! script with `holdfast mobile signal` would.
+//! What `holdfast mobile` does for the MH's own flows in a transfer, and the reports about the link
+//! that it gets. The outages are known from the plan. They can be announced at their times, as a script
+//! would with `holdfast mobile signal`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,12 +14,12 @@ use holdfast_net::datapath::monotonic_ns;
 use holdfast_testbed::appointed::{Appointed, sleep_until};
 use holdfast_testbed::daemons::{Daemon, announce_leaving, signal_link, status_at};
 
-/// After an outage the next one is announced no sooner than this, and not before the daemon has
-/// received, by netlink, that the link is up.
+/// A warning comes at the earliest this long after the outage before it. It also waits until the daemon
+/// knows, by netlink, that the link is up.
 const AFTER_RETURN_S: f64 = 0.005;
-/// The daemon's counters for own flows have this before their name.
+/// The prefix of the daemon's counters for own flows.
 const COUNTERS: &str = "host.";
-/// And those of its programs on the packets' way this.
+/// The prefix of the counters of its BPF programs.
 const PATH_COUNTERS: &str = "path.";
 const NS_PER_MS: u64 = 1_000_000;
 
@@ -28,11 +28,11 @@ const NS_PER_MS: u64 = 1_000_000;
 pub struct OwnFlows {
     /// Lines of its `[mobile]` section: the scheme and its settings.
     pub settings: String,
-    /// What is reported to it, when: seconds since the start of the links' clocks.
+    /// The reports to the daemon, with their times in seconds since the start of the links' clocks.
     pub reports: Vec<(f64, LinkReport)>,
 }
 
-/// What is reported to the daemon.
+/// A report to the daemon about the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkReport {
     /// The link goes down in this many milliseconds.
@@ -43,14 +43,14 @@ pub enum LinkReport {
     Up,
 }
 
-/// The reports about `outages`: each `warning_ms` ahead, or, if the last one ends later
-/// than that, as soon as it has; 0: not ahead. With `states` their begins and ends, too.
+/// The reports about `outages`. A warning comes `warning_ms` before each, but not before the last
+/// outage is over; 0: no warnings. With `states` there are reports of link down and link up.
 pub fn reports(outages: &[OutageAt], warning_ms: f64, states: bool) -> Vec<(f64, LinkReport)> {
     let mut reports = Vec::new();
     let mut back_s = 0.0;
     for outage in outages {
         let at_s = (outage.at_s - warning_ms / 1e3).max(back_s);
-        // The daemon takes whole milliseconds, and none for not known.
+        // The daemon takes whole milliseconds; 0 means that the time is not known.
         let lead_ms = ((outage.at_s - at_s) * 1e3).round() as u16;
         if warning_ms > 0.0 && lead_ms > 0 {
             reports.push((at_s, LinkReport::GoingDownSoon(lead_ms)));
@@ -67,14 +67,14 @@ pub fn reports(outages: &[OutageAt], warning_ms: f64, states: bool) -> Vec<(f64,
 /// How many outages were announced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Announced {
-    /// To a daemon that did not take its link to be down: it receives a warning.
+    /// Announced outages: the daemon got a warning.
     pub(crate) given: u64,
-    /// Not at all: until the outage it took its link to be down.
-    pub(crate) unheard: u64,
+    /// Outages without a warning: until they began, the daemon's link was still down.
+    pub(crate) not_given: u64,
 }
 
-/// Gives reports at their times; `origin_ns` is the links' start on CLOCK_MONOTONIC, `socket` the
-/// daemon's.
+/// Sends the reports at their times. `origin_ns` is the links' start on CLOCK_MONOTONIC, `socket` the
+/// daemon's socket.
 pub(crate) fn announce(
     reports: &[(f64, LinkReport)],
     socket: &Path,
@@ -96,7 +96,7 @@ pub(crate) fn announce(
                             announce_leaving(&socket, lead_ms)?;
                             announced.given += 1;
                         }
-                        None => announced.unheard += 1,
+                        None => announced.not_given += 1,
                     }
                 }
                 LinkReport::Down => signal_link(&socket, "down")?,
@@ -107,9 +107,8 @@ pub(crate) fn announce(
     })
 }
 
-/// Waits while the daemon takes its link to be down, for then it takes no warning: this many
-/// milliseconds are left then of the time between `at_ns` and `goes_ns`. None: it still does by
-/// then.
+/// Waits while the daemon's link is down: it takes no warning then. Returns the milliseconds that are
+/// left of the time from `at_ns` to `goes_ns`. None: no time is left.
 fn lead_once_up(
     socket: &Path,
     (at_ns, goes_ns): (u64, u64),
@@ -126,7 +125,7 @@ fn lead_once_up(
     Ok((lead_ms > 0).then_some(lead_ms as u16))
 }
 
-/// What the daemon has counted about own flows.
+/// The daemon's counters for own flows.
 pub(crate) fn counters(daemon: &Daemon) -> anyhow::Result<BTreeMap<String, u64>> {
     let status = daemon.status()?;
     let all = status["counters"].as_object();

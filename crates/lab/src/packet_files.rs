@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! TCP segments in the files of packets that links write.
+//! Reads TCP segments from the packet files that links write.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -17,9 +17,9 @@ use holdfast_files::packet_trace::{Passing, VERSION_BYTES};
 pub(crate) struct FileSegment {
     /// When it was seen, since 1970.
     pub at: Duration,
-    /// Which way it passed the device.
+    /// The direction in which it passed the device.
     pub passing: Passing,
-    /// Where it comes from, and where it goes.
+    /// Its source port and its destination port.
     pub ports: [u16; 2],
     /// Its sequence number.
     pub seq: u32,
@@ -27,11 +27,11 @@ pub(crate) struct FileSegment {
     pub ack: Option<u32>,
     /// Bytes of data in it.
     pub len: u32,
-    /// It is a SYN without an ACK.
+    /// Whether it is a SYN without an ACK.
     pub opens: bool,
 }
 
-/// Calls `note` for each TCP segment in a file, in its order.
+/// Calls `note` for each TCP segment of a file, in the file's order.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -59,8 +59,8 @@ pub(crate) fn read_segments(path: &Path, mut note: impl FnMut(FileSegment)) -> a
     Ok(())
 }
 
-/// The segment of a packet whose first bytes are there; none: it is no TCP segment, or not its
-/// first fragment.
+/// Parses a packet by its first bytes. None: it is no TCP segment, or not the
+/// segment's first fragment.
 fn parse(packet: &[u8], at: Duration, passing: Passing) -> Option<FileSegment> {
     const TCP: u8 = 6;
     const SYN: u8 = 0x02;
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use holdfast_files::packet_trace::PacketTrace;
 
-    /// A segment of 1000 bytes, cut after 12 of them.
+    /// A segment of 1000 bytes; the file has the first 12 of them.
     fn v4() -> Vec<u8> {
         let mut packet = vec![0; 52 + 12];
         (packet[0], packet[9]) = (0x45, 6);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One stream of seeded bytes over QUIC, hashed and timed at the receiver like those over TCP.
+//! One stream of seeded bytes over QUIC. As over TCP, the receiver hashes them and records the
+//! times.
 //!
-//! QUIC is no part of the kernel: an end is a thread with a runtime of its own, and with a socket
-//! that was made in its host's namespace. The MH's end opens the connection. The receiver closes
-//! when it has all. A connection breaks only after `IDLE_LIMIT` of silence: an outage shows as a
-//! stall.
+//! QUIC is not in the kernel. An end is a thread with a runtime of its own, and its socket was made
+//! in its host's namespace. The MH's end opens the connection. The receiver closes it when it has
+//! all bytes. A connection breaks only after a silence of `IDLE_LIMIT`: an outage is only a stall.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -32,29 +32,29 @@ mod tls;
 
 /// A connection without a packet from the other end is broken after this time (RFC 9000, 10.1).
 const IDLE_LIMIT: Duration = Duration::from_secs(120);
-/// Bytes in flight and not read, at most: about what the kernel gives TCP.
+/// The most bytes that are in flight and not read: about what the kernel allows TCP.
 const WINDOW_BYTES: u32 = 8 << 20;
-/// How long an end waits until its close is sent.
+/// The longest time that an end waits until its close is sent.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);
-/// The code with which a connection is closed that has done its work.
+/// The error code with which a complete connection is closed.
 const DONE: VarInt = VarInt::from_u32(0);
-/// The code of one that has not.
+/// The error code with which an incomplete connection is closed.
 const CUT_SHORT: VarInt = VarInt::from_u32(1);
 
-/// What is sent.
+/// The bytes that are sent.
 #[derive(Clone, Copy, Debug)]
 pub struct QuicStream<'a> {
-    /// Which way.
+    /// The direction of the bytes.
     pub direction: Direction,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Their seed.
+    /// The seed of the bytes.
     pub seed: u64,
     /// The sender's congestion control, by the kernel's name.
     pub congestion_control: &'a str,
 }
 
-/// What has become of an end.
+/// The result of an end.
 #[derive(Debug, Default)]
 struct EndReport {
     received: Received,
@@ -63,8 +63,8 @@ struct EndReport {
 }
 
 impl QuicStream<'_> {
-    /// Sends it between two namespaces, to the FH's address `at`: from `begin_ns` on,
-    /// CLOCK_MONOTONIC, until `limit` from now at the latest. `watch` shows what arrives.
+    /// Sends the stream between two namespaces, to the FH's address `at`. It begins at `begin_ns`
+    /// (CLOCK_MONOTONIC), and ends within `limit` from now. `watch` shows the bytes that arrive.
     ///
     /// # Errors
     /// There is no socket, or the flag was raised. A connection that breaks is a result.
@@ -102,7 +102,7 @@ impl QuicStream<'_> {
             Ok(has_ended.then_some(()))
         });
         stop.check()?;
-        // A sender ends first only if its connection broke.
+        // A sender ends before the receiver only if its connection broke.
         let (receiver, sender) = (receiver.end()?, sender.end()?);
         Ok(FlowResult {
             received: receiver.received,
@@ -130,15 +130,16 @@ impl QuicStream<'_> {
     }
 }
 
-/// A running end; it ends when this is dropped.
+/// A running end; dropping this ends it.
 struct End {
-    /// Open as long as it is to go on.
+    /// Dropping this ends the thread's work.
     go_on: oneshot::Sender<()>,
     thread: JoinHandle<EndReport>,
 }
 
 impl End {
-    /// Starts an end. The FH's listens; the MH's opens the connection to an address at a time.
+    /// Starts an end. The FH's end listens; the MH's end opens the connection to an address at a
+    /// time.
     fn start(
         socket: UdpSocket,
         opens: Option<(SocketAddr, u64)>,
@@ -172,7 +173,7 @@ impl End {
         Ok(Self { go_on, thread })
     }
 
-    /// Ends it, if it has not ended by itself.
+    /// Ends the end if it has not ended by itself, and returns its report.
     fn end(self) -> anyhow::Result<EndReport> {
         drop(self.go_on);
         let joined = self.thread.join();
@@ -180,11 +181,11 @@ impl End {
     }
 }
 
-/// What an end's thread has.
+/// The work of an end's thread.
 struct Work {
     endpoint: Endpoint,
     opens: Option<(SocketAddr, u64)>,
-    /// Bytes and seed, of the end that sends.
+    /// Number of bytes and seed, at the end that sends.
     sends: Option<(u64, u64)>,
     watch: DownloadWatch,
     ledger: Ledger,
@@ -192,7 +193,7 @@ struct Work {
 }
 
 impl Work {
-    /// Does it until it is done, or the other end of `over` is dropped.
+    /// Works until the exchange is over, or until the sender of `over` is dropped.
     async fn run(mut self, over: oneshot::Receiver<()>) -> EndReport {
         let ended = tokio::select! {
             biased;
@@ -204,7 +205,7 @@ impl Work {
         };
         let code = if ended.is_ok() { DONE } else { CUT_SHORT };
         self.endpoint.close(code, b"");
-        // Not in time: the other end finds out by itself.
+        // If this times out, the other end detects the end of the connection by itself.
         let _ = timeout(CLOSE_LIMIT, self.endpoint.wait_idle()).await;
         let lost = |connection: &Connection| connection.stats().path.lost_packets;
         EndReport {
@@ -224,7 +225,8 @@ impl Work {
         let mut content = SeededStream::new(bytes, seed);
         while let Some(chunk) = content.next_chunk() {
             stream.write_all(chunk).await?;
-            // The window takes many chunks at once. The first packets do not wait for the last.
+            // The window has room for many chunks at once. Yielding sends the first packets before
+            // the last chunks.
             tokio::task::yield_now().await;
         }
         stream.finish()?;

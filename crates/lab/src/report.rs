@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A paper and what came out of its experiments, as one HTML page.
+//! A paper and the results of its experiments, as one HTML page.
 //!
-//! The page needs nothing but itself: style and drawings are within it, there is no
-//! script, and no address outside of it. It has no date: the same lines give the same
-//! bytes.
+//! The page needs no other file: it contains its style and its drawings, no script, and no outside address. It has no
+//! date: the same lines give the same bytes.
 //!
-//! First come the paper's tables beside ours, cell by cell, and its statements, with the
-//! verdicts of [`crate::claims`]; then a figure against time for each scenario in the
-//! paper's folder that records series; then the same links with today's senders; then with
-//! other authors' remedies; then the scenarios themselves. Under each table and figure stands the command that makes it.
+//! First are the paper's tables beside ours, cell by cell, and its statements, with the verdicts of [`crate::claims`].
+//! Then come the figures against time, for each scenario in the paper's folder that records series. Today's senders and
+//! other authors' remedies on the same links follow. The scenarios are last. Each table and figure has the command that
+//! makes it.
 
 mod baselines;
 mod chart;
@@ -46,8 +45,8 @@ pub fn is_about(paper: &Paper, line: &ResultLine) -> bool {
     is_own(paper, line) || is_today(paper, line)
 }
 
-/// The runs that the page needs of the model: those of the claims, and those of the
-/// paper's scenarios that record series or have other authors' remedies.
+/// The runs on the model that the page needs: those of the claims, and those of the paper's scenarios that record
+/// series or have other authors' remedies.
 ///
 /// # Errors
 /// A scenario that cannot be read: one line with the file, the key and the remedy.
@@ -61,7 +60,7 @@ pub fn runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
         if !runs.iter().any(|run| run.scenario == name) {
             let mut own = Scenario::load(&file)?.runs(None)?;
             let taken = SubstrateKind::Model.takes(&own);
-            // None of a scenario whose hosts the model lacks, and no half of a comparison.
+            // Nothing of a scenario whose hosts the model lacks, and no comparison with missing runs.
             if taken > 0 && (!compares || taken == own.len()) {
                 own.retain(|run| SubstrateKind::Model.refusal(run).is_none());
                 runs.extend(own);
@@ -71,8 +70,7 @@ pub fn runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// Whether `line` is what came of `run` on the model, in this very commit: another one may
-/// give other results.
+/// Whether `line` is the result of `run` on the model, with this commit: another commit may give other results.
 pub fn is_of(line: &ResultLine, run: &Run) -> bool {
     line.substrate == "model"
         && line.commit == COMMIT
@@ -81,7 +79,7 @@ pub fn is_of(line: &ResultLine, run: &Run) -> bool {
         && line.seed == run.seed
 }
 
-/// The page, from the lines that are about the paper; `made_by` is the command that made it.
+/// The page from the lines about the paper; `made_by` is the command that made it.
 ///
 /// # Errors
 /// A scenario that cannot be read.
@@ -193,7 +191,7 @@ fn distinct(lines: &[&ResultLine], get: impl Fn(&ResultLine) -> Option<String>) 
     values.into_iter().collect()
 }
 
-/// The seeds, neighbours as a range.
+/// The seeds as text, with ranges of neighbours.
 fn seeds(lines: &[&ResultLine]) -> Vec<String> {
     let seeds: BTreeSet<u64> = lines.iter().map(|line| line.seed).collect();
     let mut ranges: Vec<[u64; 2]> = Vec::new();
@@ -226,7 +224,7 @@ fn recording(paper: &Paper) -> anyhow::Result<Vec<PathBuf>> {
     Ok(recording)
 }
 
-/// The figures against time, by scenario.
+/// The figures against time, for each scenario.
 fn curve_sections(paper: &Paper, lines: &[&ResultLine]) -> anyhow::Result<Vec<Markup>> {
     let mut sections = Vec::new();
     for file in recording(paper)? {
@@ -269,7 +267,7 @@ fn printed(paper: &Paper, line: &ResultLine) -> Option<f64> {
     })
 }
 
-/// The files themselves: what was assumed, and how what is not printed was chosen.
+/// The scenario files themselves: they show what was assumed, and how values were chosen that are not printed.
 fn scenarios(paper: &Paper) -> anyhow::Result<Markup> {
     let mut files: Vec<PathBuf> = paper
         .claims

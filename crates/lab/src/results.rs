@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What came of runs: a line of JSON each, and a table of them.
+//! The results of runs: a line of JSON for each, and a table of them.
 //!
 //! Lines carry no wall time: on the model the same run gives the same bytes.
 
@@ -36,10 +36,10 @@ pub struct ResultLine {
     pub scenario: String,
     /// `name=value` of each sweep.
     pub variant: String,
-    /// The same for programs.
+    /// The sweeps' parameters with their values.
     pub parameters: Parameters,
-    /// All keys that the substrate reads, with their tables and values. Lines of older programs have
-    /// those alone that the scenario gives the run, or none.
+    /// All keys that the substrate reads, with their tables and values. Lines of older versions have
+    /// only the keys that the scenario sets, or none.
     #[serde(skip_serializing_if = "Parameters::is_empty", default)]
     pub conditions: Parameters,
     /// `model`, `linux` or `live`.
@@ -48,44 +48,44 @@ pub struct ResultLine {
     pub seed: u64,
     /// From the transfer's begin to its last byte, in seconds; none: not finished.
     pub transfer_s: Option<f64>,
-    /// The time that no transfer over these links can beat, in seconds; none: there is
-    /// none, the links carry too little.
+    /// The time that no transfer over these links can beat, in seconds; none: the links carry too
+    /// little.
     pub optimal_s: Option<f64>,
-    /// For each outage of the wireless hop within the transfer: from the link's return
-    /// to the first new byte at the receiver, in seconds; none: there never was one.
+    /// For each outage of the wireless hop during the transfer: time from link up to the first new
+    /// byte at the receiver, in seconds; none: no new byte came before the next outage.
     pub stalls_s: Vec<Option<f64>>,
-    /// For each of them: from the link's return to the full rate, in seconds; none: that was not
-    /// reached before the next outage or the end. Empty too if the links have no constant rate.
+    /// For each of these outages: time from link up to the full rate, in seconds; none: not before
+    /// the next outage or the end. Also empty if the links have no constant rate.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub full_rate_s: Vec<Option<f64>>,
-    /// The same in round trips of the path without queues.
+    /// The same times in round trips of the path without queueing.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub full_rate_round_trips: Vec<Option<f64>>,
-    /// For each of them: bytes that arrived in the 10 s from the link's return, or until the next
-    /// outage or the end.
+    /// For each of these outages: bytes that arrived in the 10 s after link up, but not after the
+    /// next outage's begin or the transfer's end.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub after_outage_bytes: Vec<u64>,
-    /// Bytes that arrived over the time until the last one, in Mb/s.
+    /// Bytes that arrived, divided by the time until the last one, in Mb/s.
     pub goodput_mbps: f64,
-    /// The same of each connection, if there are several; the other figures are of all.
+    /// The goodput of each connection, if there are several; the other figures are of all together.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub flow_goodputs_mbps: Vec<f64>,
     /// `stalls_s` of each connection, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub flow_stalls_s: Vec<Vec<Option<f64>>>,
-    /// How long answers took, if there were several requests; of all connections.
+    /// Latencies of answers, if there were several requests; of all connections.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub latency: Option<Latency>,
-    /// Bytes that came the other way, if some were to; of all connections.
+    /// Bytes that came in the other direction, if some were to be sent; of all connections.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub back_bytes: Option<u64>,
-    /// What the sender's host has sent because of its timers; none: not known (on the model).
+    /// Packets that the sender's host sent because of its timers; none: not known (on the model).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sender_timers: Option<TimerCounts>,
     /// Segments retransmitted for each one sent first, in percent.
     pub retransmission_ratio_percent: f64,
-    /// Bytes that reached the receiver again, for each byte delivered; none: not known
-    /// (a Linux receiver without SACK does not count them).
+    /// Bytes that reached the receiver again, for each byte delivered; none: not known (a Linux
+    /// receiver without SACK does not count them).
     pub duplicates_per_byte: Option<f64>,
     /// Expiries of the sender's retransmission timer; none: not known (on Linux).
     pub timeouts: Option<u64>,
@@ -93,21 +93,23 @@ pub struct ResultLine {
     /// Linux).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seconds_sending: Option<u64>,
-    /// Of them, those in which data was retransmitted, or a probe followed an unanswered one.
+    /// Those of these seconds in which data was retransmitted, or a probe followed an unanswered
+    /// one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub seconds_repeating: Option<u64>,
-    /// What compression left of the payload that it made smaller, in percent; on the model.
+    /// Compressed size of the payload that the gateway made smaller, in percent of its size before;
+    /// on the model.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub compressed_to_percent: Option<f64>,
-    /// Bytes that were acknowledged to the sender before the receiver had them, at most at a time;
+    /// The most bytes at a time that were acknowledged to the sender before the receiver had them;
     /// none: not known (on Linux).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub acknowledged_ahead_bytes: Option<u64>,
-    /// The transfer is complete.
+    /// Whether the transfer is complete.
     pub finished: bool,
-    /// What arrived is what was sent.
+    /// Whether the bytes that arrived are those that were sent.
     pub intact: bool,
-    /// How it ended: `delivered`, `given up` (the sender), `not in time`.
+    /// How the transfer ended: `delivered`, `given up` (by the sender), `not in time`.
     pub ending: String,
     /// Bytes that arrived.
     pub bytes: u64,
@@ -115,9 +117,9 @@ pub struct ResultLine {
     pub retransmitted_segments: u64,
     /// Segments that it sent for the first time.
     pub segments: u64,
-    /// Outages of the wireless hop that began before the end.
+    /// Outages of the wireless hop that began before the transfer's end.
     pub outages: usize,
-    /// What they did to packets.
+    /// The effect of outages on packets.
     pub outage_effect: OutageEffect,
     /// The sender: the model's preset, or Linux's congestion control.
     pub sender: String,
@@ -125,35 +127,35 @@ pub struct ResultLine {
     pub kernel: Option<String>,
     /// The commit of this program.
     pub commit: String,
-    /// A hash over every packet with its time, on the model: of a segment its numbers,
+    /// A hash over every packet with its time, on the model. Of a segment it has the numbers,
     /// length, window and flags.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub digest: Option<String>,
     /// Kernel parameters that were set at the hosts.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub sysctls: Vec<(String, String)>,
-    /// What each move from cell to cell cost.
+    /// The cost of each move from cell to cell.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub handoffs: Vec<Handoff>,
-    /// The same of all of them; none: there were none.
+    /// The summary of these costs; none: there were no moves.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub handoff: Option<HandoffSummary>,
     /// How often the sender's loss classifier was right, on the model.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lc_cwe: Option<Hits>,
-    /// What the wireless hop did with packets in the data's direction.
+    /// Figures of the wireless hop for packets in the data's direction.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub link: Option<LinkFigures>,
-    /// What came of each stream of cross traffic.
+    /// The figures of each stream of cross traffic.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub cross_traffic: Vec<DatagramFigures>,
-    /// What the MH did for its own flows, by the names of the daemon's counters.
+    /// The MH's actions for its own flows, by the names of the daemon's counters.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mobile: Option<BTreeMap<String, u64>>,
     /// Figures of its packets, if a claim needs them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub traced: Option<Traced>,
-    /// Time series, if asked for.
+    /// Time series, if requested.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub series: Option<Series>,
 }
@@ -161,32 +163,33 @@ pub struct ResultLine {
 /// What a link did with the packets of one direction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkFigures {
-    /// Bytes that it could have carried between begin and end of the transfer, outages excepted;
-    /// none: it has no limit.
+    /// Bytes that it could have carried between the transfer's begin and end, outages excepted;
+    /// none: its rate has no limit.
     pub capacity_bytes: Option<u64>,
-    /// Packets given to it.
+    /// Packets that the link received.
     pub packets: u64,
-    /// Of them, those that its full queue dropped.
+    /// Those of these packets that its full queue dropped.
     pub dropped_by_queue: u64,
-    /// How long packets were in its queue and in sending, in ms: the median.
+    /// The median of packets' time in its queue and in sending, in ms.
     pub wait_median_ms: f64,
-    /// The 95th percentile of the same.
+    /// The 95th percentile of that time, in ms.
     pub wait_p95_ms: f64,
-    /// From the end of each outage to the first packet that arrived over the link, in s; none: no
-    /// packet arrived until the next outage.
+    /// Time from the end of each outage to the first packet that arrived over the link, in s; none:
+    /// no packet arrived before the next outage.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub first_packet_s: Vec<Option<f64>>,
 }
 
 impl LinkFigures {
-    /// Whether a run has them: with one cell, whose directions have a medium each. On a shared one
-    /// the link counts both directions together.
+    /// Whether a run has these figures: it has one cell, and each direction has a medium of its own.
+    /// On a shared medium the link counts both directions together.
     pub(crate) fn are_of(conditions: &Conditions) -> bool {
         conditions.cells.len() == 1 && !conditions.wireless.half_duplex
     }
 
-    /// Of the hop's own counters in the data's direction. The transfer of the first connection was
-    /// `between_s`, the last one ended at `end_s`. All times are since the start of the hop's clock.
+    /// The figures from the hop's counters in the data's direction. `between_s`: the first
+    /// connection's transfer. `end_s`: the end of the last one. Times are since the start of the
+    /// hop's clock.
     pub(crate) fn of(
         conditions: &Conditions,
         counters: &LinkCounters,
@@ -199,7 +202,7 @@ impl LinkFigures {
         let arrivals_s = counters.first_after_outage_us.iter();
         let arrivals_s: Vec<f64> = arrivals_s.map(|us| *us as f64 / 1e6).collect();
         let first_packet_s = stall::stalls_s(outages, between_s, |from_s, until_s| {
-            // They are whole microseconds.
+            // The arrivals are whole microseconds.
             let from_s = from_s - 1e-6;
             let first = arrivals_s.partition_point(|at_s| *at_s < from_s);
             let first = arrivals_s.get(first).copied();
@@ -224,17 +227,17 @@ impl LinkFigures {
     }
 }
 
-/// What came of a stream of datagrams.
+/// The figures of a stream of datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DatagramFigures {
     /// Datagrams sent.
     pub sent: u64,
-    /// Of them, those that arrived.
+    /// Those of them that arrived.
     pub arrived: u64,
-    /// From the sender to the receiver, in ms: the median; none: not known (on the model).
+    /// The median delay from the sender to the receiver, in ms; none: not known (on the model).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay_median_ms: Option<f64>,
-    /// The 95th percentile of the same.
+    /// The 95th percentile of that delay, in ms.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub delay_p95_ms: Option<f64>,
 }
@@ -242,28 +245,28 @@ pub struct DatagramFigures {
 /// How often a sender's loss classifier was right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Hits {
-    /// Losses of handoffs taken for such.
+    /// Losses of handoffs, judged as such.
     pub handoff_right: u64,
-    /// Losses of handoffs taken for congestion.
+    /// Losses of handoffs, judged as congestion.
     pub handoff_wrong: u64,
-    /// Losses in queues taken for congestion.
+    /// Losses in queues, judged as congestion.
     pub congestion_right: u64,
-    /// Losses in queues taken for a handoff's.
+    /// Losses in queues, judged as a handoff's.
     pub congestion_wrong: u64,
-    /// Errors of the channel taken for congestion, as the sender is to act.
+    /// Errors of the channel, judged as congestion: the sender has to treat them so.
     pub error_as_congestion: u64,
-    /// Errors of the channel taken for a handoff's.
+    /// Errors of the channel, judged as a handoff's.
     pub error_as_handoff: u64,
-    /// False alarms taken for congestion.
+    /// False alarms, judged as congestion.
     pub false_as_congestion: u64,
-    /// False alarms taken for a handoff's.
+    /// False alarms, judged as a handoff's.
     pub false_as_handoff: u64,
-    /// Right judgements for each 100 of segments that were lost, errors of the channel
-    /// counted as wrong; none: no segment was.
+    /// Right judgements in percent of the lost segments; errors of the channel count as wrong. None:
+    /// no segment was lost.
     pub hit_ratio_percent: Option<f64>,
 }
 
-/// Time series by columns; what was not asked for, or is not known, is not there.
+/// Time series by columns. A column is empty if it was not requested, or is not known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// Time since the start of the links' clocks, in seconds.
@@ -289,15 +292,15 @@ pub struct Series {
     /// Packets in the wireless hop's queue.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub queue_packets: Vec<u32>,
-    /// Whether the wireless hop delivers.
+    /// Whether the wireless hop delivers packets.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub link_up: Vec<bool>,
 }
 
-/// Parameters of runs and the values that they must have.
+/// The values that the parameters of selected runs have.
 pub type Where = BTreeMap<String, Json>;
 
-/// Whether two values of a parameter are equal, 5 and 5.0 too.
+/// Whether two values of a parameter are equal; 5 equals 5.0.
 pub fn same(a: &Json, b: &Json) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => a.total_cmp(&b).is_eq(),
@@ -305,7 +308,7 @@ pub fn same(a: &Json, b: &Json) -> bool {
     }
 }
 
-/// A value that equals each [`same`] one.
+/// A value that is compared by [`same`].
 pub(crate) struct Same<'a>(pub(crate) &'a Json);
 
 impl PartialEq for Same<'_> {
@@ -314,7 +317,7 @@ impl PartialEq for Same<'_> {
     }
 }
 
-/// Groups with equal keys, in the order in which their first members come.
+/// Groups of items with equal keys, in the order of their first members.
 pub(crate) fn grouped<T, K: PartialEq>(
     items: impl IntoIterator<Item = T>,
     key: impl Fn(&T) -> K,
@@ -331,7 +334,7 @@ pub(crate) fn grouped<T, K: PartialEq>(
 }
 
 impl ResultLine {
-    /// A line about `run` with nothing measured yet.
+    /// A line of `run` without any results yet.
     pub fn of(run: &Run, substrate: &str, sender: String, framing: Framing) -> Self {
         Self {
             scenario: run.scenario.clone(),
@@ -347,8 +350,8 @@ impl ResultLine {
         }
     }
 
-    /// Notes when the full rate came after each outage, from arrivals in order: times since the
-    /// start of the links' clocks, and all bytes until then.
+    /// Notes the time of the full rate after each outage. `arrivals`: times since the start of the
+    /// links' clocks with the total of bytes until then, in order.
     pub(crate) fn note_full_rates(
         &mut self,
         conditions: &Conditions,
@@ -371,7 +374,7 @@ impl ResultLine {
         }
     }
 
-    /// Notes what the moves cost. The stalls are those after the times without any cell.
+    /// Notes the cost of the moves. The stalls are those after the times without any cell.
     pub(crate) fn note_moves(
         &mut self,
         conditions: &Conditions,
@@ -389,8 +392,8 @@ impl ResultLine {
         self.handoff = HandoffSummary::of(&self.handoffs, buffered_bytes_max);
     }
 
-    /// When the transfer ended, since the start of the links' clocks: if it did not finish,
-    /// `otherwise`.
+    /// The end of the transfer, since the start of the links' clocks; `otherwise` if it did not
+    /// finish.
     pub(crate) fn end_s(&self, conditions: &Conditions, otherwise: f64) -> f64 {
         let begin_s = conditions.start().as_secs_f64();
         self.transfer_s.map_or(otherwise, |s| begin_s + s)
@@ -409,7 +412,7 @@ impl ResultLine {
             .all(|(parameter, value)| self.is(parameter, value))
     }
 
-    /// Whether what arrived was what was sent, whether or not all of it came.
+    /// Whether the bytes that arrived are those that were sent; some may be missing.
     pub fn is_sound(&self) -> bool {
         self.intact
     }
@@ -423,7 +426,7 @@ pub fn retransmission_ratio_percent(segments: u64, retransmitted: u64) -> f64 {
     retransmitted as f64 * 100.0 / segments as f64
 }
 
-/// A table for people: one row a variant, medians over its runs.
+/// A table for people: a row for each variant, with medians of its runs.
 pub fn table(lines: &[ResultLine]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
@@ -466,8 +469,8 @@ fn row(first: &ResultLine, group: &[&ResultLine]) -> Vec<String> {
             "never".to_owned()
         }
     };
-    // One that the next outage cut short has no length of its own; one that nothing
-    // followed lasts.
+    // A stall that the next outage ended has no length and is left out. A stall at the end of an
+    // unfinished run counts as infinite.
     let stall = |line: &ResultLine| match line.stalls_s.last() {
         Some(None) if !line.finished => f64::INFINITY,
         _ => line.stalls_s.iter().flatten().copied().fold(0.0, f64::max),

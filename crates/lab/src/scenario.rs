@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Scenarios: what an experiment is, in TOML, without a word on what it runs on.
+//! Scenarios: an experiment in TOML, independent of the substrate that executes it.
 //!
-//! A [`Scenario`] is a document; its `[[sweep]]`s multiply it to [`Run`]s, in an order
-//! that depends on the document alone. Each run has everything that a substrate
-//! needs ([`Conditions`]), checked. The outages of its seed are drawn when it is carried
-//! out ([`Run::drawn`]): they are the same on every substrate.
+//! A [`Scenario`] is a document. Its `[[sweep]]`s multiply it to [`Run`]s, in an order that depends
+//! on the document alone. A run has everything that a substrate needs ([`Conditions`]), checked.
+//! The outages of its seed are drawn when it is executed ([`Run::drawn`]): they are the same on
+//! every substrate.
 //!
 //! ```toml
 //! description = "one outage, plain and with the gateway"
@@ -66,11 +66,11 @@ use holdfast_files::document::{self, DocumentError};
 
 /// The longest scenario file, in bytes.
 pub(crate) const SCENARIO_BYTES_MAX: u64 = 1 << 20;
-/// Runs of one scenario at most.
+/// The largest number of runs of one scenario.
 const RUNS_MAX: usize = 1_000_000;
 
-/// A scenario that cannot be: one line with the file, the key, what it got and what it
-/// takes.
+/// A scenario that is refused: one line with the file, the key, the value and the values that the
+/// key takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError(String);
 
@@ -92,56 +92,56 @@ impl std::error::Error for ScenarioError {}
 /// A scenario's document.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Its name: the file's, with its folder's.
+    /// The names of its folder and of its file.
     pub name: String,
     /// Its file.
     pub path: PathBuf,
-    /// What it is about.
+    /// A description for people.
     pub description: String,
     document: Table,
-    /// Its sweeps' combinations, once they were asked for.
+    /// The sweeps' combinations; empty until they are first needed.
     combinations: OnceLock<Vec<(sweep::Point, Conditions)>>,
 }
 
-/// One run: everything that it depends on but the substrate.
+/// One run: everything that its result depends on, except the substrate.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The scenario's name.
     pub scenario: String,
-    /// What it is among the scenario's runs: `name=value` of each sweep.
+    /// `name=value` of each sweep: it identifies the run in the scenario.
     pub variant: String,
-    /// The same for programs.
+    /// The sweeps' parameters with their values.
     pub parameters: Parameters,
-    /// What all that is random comes from.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Where it comes from.
+    /// The run's file and number.
     pub origin: Origin,
-    /// The keys that the scenario gives it, swept or not, with their tables: `wireless.delay_ms`.
-    /// The other keys have their defaults; its line has them too.
+    /// The keys that the scenario sets, swept or not, with their tables: `wireless.delay_ms`. The
+    /// other keys have their defaults; the run's line has them too.
     pub given: Arc<Parameters>,
-    /// Everything else.
+    /// All other conditions.
     pub conditions: Conditions,
 }
 
-/// What makes the same run again: the one at `index` of the scenario's runs.
+/// What is needed to make the same run again: it is the one at `index` of the scenario's runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The scenario's file.
     pub file: PathBuf,
-    /// The seed given instead of the scenario's own.
+    /// The seed that replaced the scenario's own.
     pub seed: Option<u64>,
     /// From 0.
     pub index: usize,
-    /// How many runs the scenario is.
+    /// The number of the scenario's runs.
     pub count: usize,
 }
 
 /// One of `count` parts of a list of runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Shard {
-    /// Which, from 1.
+    /// The number of the part, from 1.
     pub number: usize,
-    /// Of how many.
+    /// The number of parts.
     pub count: usize,
 }
 
@@ -152,8 +152,7 @@ impl Shard {
         count: 1,
     };
 
-    /// Whether the run at `index` is of this part. The parts are disjoint, and
-    /// together they are everything.
+    /// Whether the run at `index` belongs to this part. Each run belongs to exactly one part.
     pub const fn has(self, index: usize) -> bool {
         index % self.count == self.number - 1
     }
@@ -186,7 +185,7 @@ impl Scenario {
             format!("{shown}: cannot be read; name a file, or a scenario of `holdfast lab list`")
         })?;
         let mut scenario = Self::parse(path, &text)?;
-        // Not by the way that the path takes from the current folder.
+        // The name does not depend on the path from the current folder.
         scenario.name = name_of(&in_full(path));
         scenario.combinations()?;
         Ok(scenario)
@@ -209,8 +208,8 @@ impl Scenario {
         })
     }
 
-    /// All runs in order: repetitions outermost, then the sweeps as they stand in the
-    /// document, the last one innermost. `first_seed` takes the role of the document's.
+    /// All runs in order: repetitions are the outermost loop, then the document's sweeps in order,
+    /// the last one innermost. `first_seed` replaces the document's seed.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -256,7 +255,7 @@ impl Scenario {
         Ok(runs)
     }
 
-    /// The names of its sweeps, in order: those of its runs' parameters.
+    /// The names of its sweeps, in order: they are the names of its runs' parameters.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -269,7 +268,7 @@ impl Scenario {
             .collect())
     }
 
-    /// The sweeps' combinations, each checked but for its outages.
+    /// The sweeps' combinations, checked. Their outages are not drawn.
     fn combinations(&self) -> Result<&[(sweep::Point, Conditions)], ScenarioError> {
         if let Some(known) = self.combinations.get() {
             return Ok(known);
@@ -319,7 +318,7 @@ impl Run {
     }
 }
 
-/// The path with its folder's canonical path; as it is if that cannot be found.
+/// The path below its folder's canonical path; unchanged if the folder cannot be found.
 pub(crate) fn in_full(path: &Path) -> PathBuf {
     let folder = path
         .parent()
@@ -329,7 +328,7 @@ pub(crate) fn in_full(path: &Path) -> PathBuf {
         path.file_name(),
     ) {
         (Ok(folder), Some(name)) => folder.join(name),
-        // `.` and `..` are folders themselves.
+        // `.` and `..` have no file name: they are folders themselves.
         _ => std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
     }
 }
@@ -343,9 +342,9 @@ fn name_of(path: &Path) -> String {
     })
 }
 
-/// The scenarios in `path`: the file itself, or all of a folder and the folders in it,
-/// in the order of their names. Files that are no scenarios (`claims.toml`) are left
-/// out. What is not there may be in the [`library`].
+/// The scenarios in `path`: the file itself, or all scenarios of a folder and below it, sorted by
+/// name. Other files (`claims.toml`) are left out. A path that does not exist on disk may be in the
+/// [`library`].
 pub fn find(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !path.exists()
         && let Some(found) = library::find(path)

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What follows an outage, by one rule on every substrate: the time from the link's return
-//! to the first new byte at the receiver, of the outages that overlapped a transfer.
+//! The stall after an outage, by one rule on every substrate: the time from link up to the first new
+//! byte at the receiver. It is measured for the outages that overlap a transfer.
 
 use holdfast_link::OutageAt;
 
-/// For each outage that overlaps the transfer, which lasted from `begin_s` to `end_s` (its
-/// last byte, or the run's end if it did not finish): the stall after it, in seconds. None:
-/// no new byte came until the next outage, or at all. `first_byte_s` is the time of the first
-/// new byte from one time to before another. All times are since the start of the links'
-/// clocks, in seconds.
+/// The stall in seconds after each outage that overlaps the transfer. The transfer lasted from
+/// `begin_s` to `end_s`: its last byte, or the run's end if it did not finish. None: no new byte
+/// came before the next outage, or at all. `first_byte_s(from, until)` is the time of the first new byte in
+/// that half-open interval. All times are since the start of the links' clocks, in seconds.
 pub(crate) fn stalls_s(
     outages: &[OutageAt],
     [begin_s, end_s]: [f64; 2],
@@ -19,8 +18,8 @@ pub(crate) fn stalls_s(
         .collect()
 }
 
-/// The outages that overlap a transfer from `begin_s` to `end_s`: when each ended, and when the next
-/// one began.
+/// The outages that overlap a transfer from `begin_s` to `end_s`: the time of link up, and the begin
+/// of the next outage.
 pub(crate) fn overlapping(
     outages: &[OutageAt],
     [begin_s, end_s]: [f64; 2],
@@ -64,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_stall_that_the_next_outage_cuts_short_never_ended() {
-        // The first byte comes after the second outage: it is not the first one's.
+        // The first byte comes after the second outage, so the first outage has no stall.
         let list = [(1.0, 2.0), (3.5, 2.0)];
         assert_eq!(stalls(&list, 0.0, 7.0, &[0.5, 6.0, 7.0]), [None, Some(0.5)]);
     }
@@ -72,10 +71,10 @@ mod tests {
     #[test]
     fn only_outages_within_the_transfer_count() {
         let list = [(1.0, 1.0), (3.0, 2.0), (9.0, 1.0), (20.0, 1.0)];
-        // The second one lasts when the transfer begins, the last comes after its end.
+        // The second outage has begun before the transfer, the last one comes after its end.
         let bytes = [5.5, 8.0, 10.25, 11.0];
         assert_eq!(stalls(&list, 4.0, 11.0, &bytes), [Some(0.5), Some(0.25)]);
-        // The run ended, the transfer did not.
+        // The run ended before the transfer did.
         assert_eq!(
             stalls(&list, 4.0, 20.5, &bytes),
             [Some(0.5), Some(0.25), None]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Medians, means and their 95% confidence intervals.
 
-/// The middle value; the mean of both for an even number of them.
+/// The middle value; of an even number of values the mean of the middle two.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -12,24 +12,23 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(values[middle - 1], upper))
 }
 
-/// The median with the interval that holds the true one with 95%: as many of the values on
-/// either side of it are left out as chance leaves there. Fewer than six values have no such
-/// interval.
+/// The median, with its 95% confidence interval: from the sorted values it cuts off the same number
+/// on each side, by the binomial distribution. Fewer than six values have no such interval.
 pub fn median_with_interval(mut values: Vec<f64>) -> Option<(f64, Option<[f64; 2]>)> {
     values.sort_by(f64::total_cmp);
     let count = values.len();
-    // What chance leaves out on each side: one less than the first too many.
+    // The number of values to cut off on each side.
     let interval = heads_beyond_tail(count)
         .checked_sub(1)
         .map(|out| [values[out], values[count - 1 - out]]);
     Some((median(values)?, interval))
 }
 
-/// The least number of heads for which the probability of this number or fewer in `count` throws is
-/// above [`TAIL`].
+/// The least number of heads `n` for which the probability of `n` or fewer heads in `count` throws
+/// is above [`TAIL`].
 fn heads_beyond_tail(count: usize) -> usize {
     if count > THROWS_MAX {
-        // The normal distribution: a mean of a half, a deviation of half a root.
+        // The normal approximation: mean count/2, standard deviation √count/2.
         let heads = (count as f64 - NORMAL_975 * (count as f64).sqrt()) / 2.0;
         return heads as usize;
     }
@@ -44,12 +43,12 @@ fn heads_beyond_tail(count: usize) -> usize {
     heads
 }
 
-/// The probability of no head in more throws than this is too small for its sum.
+/// Above this number of throws the probability of no head is too small to start the sum with.
 const THROWS_MAX: usize = 1000;
-/// The normal distribution leaves out 2.5 % beyond this.
+/// The 97.5th percentile of the standard normal distribution.
 const NORMAL_975: f64 = 1.960;
 
-/// Half of what an interval of 95% leaves out.
+/// The probability on each side of a 95% interval.
 const TAIL: f64 = 0.025;
 
 /// Student's t, two-sided 95%, by degrees of freedom from 1 to 30.
@@ -58,22 +57,22 @@ const T_95: [f64; 30] = [
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
-/// The same beyond, from these degrees of freedom on.
+/// The same for more degrees of freedom: the row with this number or the next lower one is used.
 const T_95_BEYOND: [(usize, f64); 3] = [(40, 2.021), (60, 2.000), (120, 1.980)];
 
-/// A mean and what is known of it.
+/// A mean with its spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
     /// The mean of the values.
     pub value: f64,
-    /// The standard deviation of the values; none: one value has none.
+    /// The standard deviation of the values; none: there is only one value.
     pub deviation: Option<f64>,
-    /// Half of the interval's length; none: one value has no interval.
+    /// Half the length of the mean's 95% confidence interval; none: there is only one value.
     pub half_width: Option<f64>,
 }
 
 impl Mean {
-    /// Of values; none: there are none.
+    /// The mean of these values; none: there are none.
     pub fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() {
             return None;
@@ -96,19 +95,19 @@ impl Mean {
     }
 }
 
-/// How one mean stands to another.
+/// The relation of one mean to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Higher, and the intervals are apart.
+    /// It is higher, and the intervals do not overlap.
     Higher,
-    /// Lower, and the intervals are apart.
+    /// It is lower, and the intervals do not overlap.
     Lower,
     /// The intervals overlap.
     Overlapping,
 }
 
 impl Standing {
-    /// Of one mean to another; none: one of them has no interval.
+    /// The relation of `one` to `other`; none: one of them has no interval.
     pub fn of(one: Mean, other: Mean) -> Option<Self> {
         let reach = one.half_width? + other.half_width?;
         let apart = one.value - other.value;
@@ -122,8 +121,8 @@ impl Standing {
     }
 }
 
-/// Between two rows of the table the one with fewer degrees of freedom is taken: an
-/// interval is never shorter than it should be.
+/// Between two rows of the table the row with fewer degrees of freedom counts: so an interval is
+/// never too short.
 fn t_95(degrees: usize) -> f64 {
     if let Some(t) = degrees.checked_sub(1).and_then(|index| T_95.get(index)) {
         return *t;
@@ -151,7 +150,8 @@ mod tests {
             let (_, interval) = median_with_interval(values).unwrap();
             interval.map(|ends| ends.map(|value| value as i32))
         };
-        // 95.9%, 97.9% and 96.9%; all of five hold it with 93.75% alone.
+        // The probabilities are 95.9%, 97.9% and 96.9%; the interval of all five values has only
+        // 93.75%.
         assert_eq!(interval(20), Some([6, 15]));
         assert_eq!(interval(10), Some([2, 9]));
         assert_eq!(interval(6), Some([1, 6]));
@@ -200,7 +200,7 @@ mod tests {
             median_with_interval(values).unwrap().1
         };
         assert_eq!([5, 6].map(interval), [None, Some([0.0, 5.0])]);
-        // Both ways of finding it.
+        // Both methods give the same result at the limit between them.
         let [exact, normal] = [THROWS_MAX, THROWS_MAX + 1].map(heads_beyond_tail);
         assert_eq!(exact, normal);
         let [low, high] = interval(100_000).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What scenarios run on. A scenario never names one.
+//! The substrates that execute scenarios. A scenario never names one.
 //!
 //! | | endpoints | time |
 //! | --- | --- | --- |
@@ -24,7 +24,7 @@ use crate::scenario::Run;
 use crate::virtual_kernel::VirtualKernel;
 use ignored::Reader;
 
-/// One of the substrates.
+/// The kind of a substrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubstrateKind {
     /// The simulator.
@@ -45,7 +45,7 @@ impl SubstrateKind {
         }
     }
 
-    /// Runs at a time by default: as many as disturb no result.
+    /// The default number of parallel runs: this number changes no result.
     pub fn jobs_default(self) -> usize {
         match self {
             Self::Model | Self::Linux => {
@@ -56,17 +56,17 @@ impl SubstrateKind {
     }
 }
 
-/// Why a substrate cannot carry out a run.
+/// Why a substrate cannot execute a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What it has not.
+    /// What the substrate lacks.
     pub lacks: Lacking,
-    /// The key, what it got, and what can carry the run out: one line.
+    /// One line: the key, its value, and the substrates that can execute the run.
     pub why: String,
 }
 
 impl Refusal {
-    /// What the run needs, and where it runs.
+    /// A refusal for this reason; `on` names the substrates that can execute the run.
     fn new(lacks: Lacking, why: &str, on: &str) -> Self {
         let separator = if why.contains(';') { ", or" } else { ";" };
         Self {
@@ -76,22 +76,22 @@ impl Refusal {
     }
 }
 
-/// What a substrate has not.
+/// What a substrate lacks for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lacking {
-    /// The run's scheme: the others of its scenario can do without this one.
+    /// The run's scheme. The scenario's other runs are still useful.
     Scheme,
-    /// The run's hosts: they are what its scenario is about.
+    /// The run's hosts. They are the subject of the scenario, so all of its runs are refused.
     Hosts,
-    /// A key that the run gives: the others of its scenario may do without it.
+    /// A key that the run sets. The scenario's other runs may not need it.
     Setting,
 }
 
 impl SubstrateKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Model, Self::Linux, Self::Live];
 
-    /// Why it cannot carry out `run`, and what can; none: it can.
+    /// Why it cannot execute `run`, and which substrate can; none: it can.
     pub fn refusal(self, run: &Run) -> Option<Refusal> {
         match self {
             Self::Model => {
@@ -103,7 +103,7 @@ impl SubstrateKind {
         }
     }
 
-    /// How many of a scenario's runs it executes: none if it lacks the hosts of one.
+    /// The number of a scenario's runs that it can execute; 0 if it lacks the hosts of one run.
     pub fn takes(self, runs: &[Run]) -> usize {
         let refusals: Vec<Refusal> = runs.iter().filter_map(|run| self.refusal(run)).collect();
         if refusals
@@ -117,18 +117,18 @@ impl SubstrateKind {
     }
 }
 
-/// How runs are to be carried out.
+/// The settings for the execution of runs.
 #[derive(Clone, Debug)]
 pub struct ExecutionSettings {
     /// Our own binary.
     pub holdfast: PathBuf,
-    /// What results call the substrate, if not by its own name.
+    /// The substrate's name in results, if it is not its own name.
     pub label: Option<String>,
-    /// A folder, which must exist, for the packets of each run.
+    /// An existing folder for the packet files of each run.
     pub pcap: Option<PathBuf>,
 }
 
-/// A substrate ready to carry out runs, several at a time.
+/// A substrate that is ready to execute runs, several at a time.
 #[derive(Debug)]
 pub struct Substrate {
     kind: SubstrateKind,
@@ -137,10 +137,11 @@ pub struct Substrate {
 }
 
 impl Substrate {
-    /// Makes it ready.
+    /// Prepares the substrate.
     ///
     /// # Errors
-    /// There is no virtual kernel for `linux`; with the command that makes one.
+    /// `linux` needs a virtual kernel, and there is none; the error names the command that builds
+    /// it.
     pub fn new(kind: SubstrateKind, settings: ExecutionSettings) -> anyhow::Result<Self> {
         let kernel = match kind {
             SubstrateKind::Linux => Some(VirtualKernel::require()?),
@@ -153,12 +154,12 @@ impl Substrate {
         })
     }
 
-    /// Which one it is.
+    /// The kind of this substrate.
     pub fn kind(&self) -> SubstrateKind {
         self.kind
     }
 
-    /// Why this substrate cannot carry out `run`, and what can; none: it can.
+    /// Why this substrate cannot execute `run`, and which one can; none: it can.
     pub fn refusal(&self, run: &Run) -> Option<Refusal> {
         self.kind.refusal(run)
     }
@@ -166,7 +167,7 @@ impl Substrate {
     /// Executes one run.
     ///
     /// # Errors
-    /// What the substrate cannot do, what is missing on this machine; `Interrupted` if
+    /// The substrate cannot execute the run, or this machine lacks something; `Interrupted` if
     /// `stop` was raised. A transfer that does not finish is a result.
     pub fn execute(&self, run: &Run, stop: &StopFlag) -> anyhow::Result<ResultLine> {
         stop.check()?;
@@ -191,9 +192,9 @@ impl Substrate {
     }
 }
 
-/// The devices that have a file of packets each: one file with all of them would have
-/// each packet twice, and make nonsense of Wireshark's view of a connection. Of the
-/// wired hop first, then of each cell, the FH's side first.
+/// The devices that have a packet file each. One file for all devices would have each packet twice,
+/// and Wireshark would misread the connection. The wired hop is first, then each cell; in each pair
+/// the FH's side is first.
 fn trace_parts(cells: usize) -> Vec<[String; 2]> {
     let mut parts = vec![["at-fh".to_owned(), "at-gateway-wired".to_owned()]];
     parts.extend((1..=cells).map(|cell| {
@@ -207,17 +208,17 @@ fn trace_parts(cells: usize) -> Vec<[String; 2]> {
     parts
 }
 
-/// A run's file of packets in `folder`.
+/// The path of a run's packet file in `folder`.
 fn trace_file(folder: &Path, run: &Run, kind: SubstrateKind, part: &str) -> PathBuf {
     folder.join(trace_name(run, kind, part))
 }
 
-/// The longest part of a file's name that is the scenario's and the variant's: 255 bytes
-/// are a name, and there is more in it.
+/// The longest part of a file's name for scenario and variant. A name has 255 bytes at most, and
+/// contains more parts.
 const TRACE_TITLE_BYTES_MAX: usize = 180;
 
-/// The file's name: scenario and variant for people, cut if they are long; the run's number
-/// in its scenario, its seed, the substrate, and what the file is of.
+/// The name of a packet file: scenario and variant, cut off if they are long, then the run's number
+/// in its scenario, its seed, the substrate, and the device.
 fn trace_name(run: &Run, kind: SubstrateKind, part: &str) -> String {
     let mut title = format!("{} {}", run.scenario, run.variant);
     while title.len() > TRACE_TITLE_BYTES_MAX {
@@ -311,19 +312,19 @@ mod tests {
         let line = on_model(&text("start_s = 4", three));
         assert!(line.finished);
         assert_eq!((line.outages, line.stalls_s.len()), (1, 1), "{line:?}");
-        // The second outage comes before the sender's next try.
+        // The second outage begins before the sender's next retransmission.
         let close = "{ at_s = 1, for_s = 2 }, { at_s = 3.05, for_s = 2 }";
         let line = on_model(&text("", close));
         assert_eq!((line.outages, line.stalls_s[0]), (2, None), "{line:?}");
         assert!(line.stalls_s[1].is_some_and(|s| s < 5.0), "{line:?}");
-        // The SYN of an upload meets the outage that lasts when it begins.
+        // The upload begins in an outage, which drops its SYN.
         let line = on_model(&text(
             "direction = \"uplink\"\nstart_s = 1",
             "{ at_s = 0.5, for_s = 2 }",
         ));
         assert!(line.finished && line.stalls_s.len() == 1, "{line:?}");
         assert!(line.stalls_s[0].is_some_and(|s| s > 0.0), "{line:?}");
-        // Given up, or out of time, before the link was up again.
+        // The run's time ends before the link is up again.
         let line = on_model(&text("limit_s = 9", "{ at_s = 2, for_s = 20 }"));
         assert_eq!((line.outages, line.stalls_s), (1, vec![None]));
     }

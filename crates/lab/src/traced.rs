@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the packets of a run show of its acknowledgements and retransmissions, where a claim
-//! is about these.
+//! The figures of a run's acknowledgements and retransmissions that its packets show, for claims
+//! that need them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,19 +12,19 @@ use serde::{Deserialize, Serialize};
 use crate::packet_files::{FileSegment, read_segments};
 use crate::statistics::median;
 
-/// What was seen.
+/// The figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Traced {
     /// ACKs that reached the FH.
     pub acks: u64,
-    /// Of these, those with a number that the MH had not sent by then.
+    /// Those of them with an acknowledgement number that the MH had not sent by then.
     pub acks_not_of_the_mh: u64,
-    /// Median time from a segment's first sending by the MH to its second, in milliseconds;
-    /// none: it sent none again.
+    /// Median time from the first to the second sending of a segment by the MH, in milliseconds;
+    /// none: the MH retransmitted nothing.
     pub sent_again_ms: Option<f64>,
 }
 
-/// Reads the files of packets in a run's folder.
+/// Reads the packet files in a run's folder.
 ///
 /// # Errors
 /// A file is not there, or cannot be read.
@@ -48,8 +48,7 @@ fn read(path: &Path) -> anyhow::Result<Vec<FileSegment>> {
     Ok(segments)
 }
 
-/// From what passed the MH's end of its link and the FH's end of its own. The MH opens the
-/// connection.
+/// The figures from the segments at the MH's end and at the FH's end. The MH opens the connection.
 fn facts(at_mh: &[FileSegment], at_fh: &[FileSegment]) -> Traced {
     let Some(opening) = at_mh.iter().find(|segment| segment.opens) else {
         return Traced::default();
@@ -119,12 +118,12 @@ mod tests {
         ];
         let at_fh = [
             segment(15, 7, 1, 100, 0),
-            // Again, the same number.
+            // The same acknowledgement number again.
             segment(16, 7, 1, 100, 0),
-            // Ahead of the MH, and never sent at all.
+            // Numbers that the MH has not sent yet, or never sends.
             segment(20, 7, 1, 200, 0),
             segment(40, 7, 1, 300, 0),
-            // The FH's own.
+            // A segment of the FH.
             segment(41, 80, 1, 999, 0),
         ];
         let traced = facts(&at_mh, &at_fh);
@@ -143,7 +142,7 @@ mod tests {
             segment(52, 7, 201, 1, 100),
         ];
         let traced = facts(&at_mh, &[]);
-        // 19 and 40 ms.
+        // The median of 19 and 40 ms.
         assert_eq!(traced.sent_again_ms, Some(29.5));
         assert_eq!(facts(&[], &[]), Traced::default());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One transfer over one link, plain or through a gateway, and what was measured.
+//! One transfer over one link, plain or through a gateway, and its measurement.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,49 +35,49 @@ mod parts;
 
 /// The name of the file that is served.
 pub const FILE_NAME: &str = "holdfast.bin";
-/// From one query of the base stations' buffers to the next.
+/// The time between two queries of the base stations' buffers.
 const BUFFERS_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What stands at the gateway.
+/// What runs at the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Middle {
     /// The kernel's forwarding alone.
     Plain,
     /// `holdfast gateway` with this scheme.
     Gateway {
-        /// What `--scheme` takes.
+        /// The value of `--scheme`.
         scheme: String,
-        /// Whether `holdfast mobile` runs at the MH. (The carrier is the link's:
-        /// [`EmulatedLink::carrier_follows`].)
+        /// Whether `holdfast mobile` runs at the MH. ([`EmulatedLink::carrier_follows`] decides on
+        /// the carrier.)
         mobile_signals: bool,
     },
     /// HAProxy as a transparent split proxy.
     HaProxy,
 }
 
-/// By what the bytes of a [`Stream`] are sent.
+/// The transport of the bytes of a [`Stream`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// The kernel's.
+    /// The kernel's TCP.
     Tcp,
-    /// quinn's.
+    /// QUIC by the library quinn.
     Quic,
 }
 
 /// One stream of seeded bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// By what.
+    /// The transport protocol.
     pub protocol: Protocol,
-    /// Which way.
+    /// The direction of the bytes.
     pub direction: Direction,
-    /// How many bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Their seed.
+    /// The seed of the bytes.
     pub seed: u64,
 }
 
-/// What sends and what receives.
+/// The programs that send and receive.
 #[derive(Clone, Copy, Debug)]
 pub enum Application {
     /// nginx serves [`FILE_NAME`] of this size, curl downloads it.
@@ -107,47 +107,47 @@ impl Application {
     }
 }
 
-/// A transfer to be run.
+/// The settings of a transfer.
 #[derive(Clone, Debug)]
 pub struct TransferSettings {
     /// Our own binary.
     pub holdfast: PathBuf,
-    /// What stands at the gateway.
+    /// What runs at the gateway.
     pub middle: Middle,
-    /// The link between gateway and MH, as the MH finds it.
+    /// The link between gateway and MH, as the MH sees it.
     pub link: EmulatedLink,
     /// The sender's congestion control.
     pub congestion_control: String,
-    /// The longest that it may take, since the link's start.
+    /// The longest time from the links' start to the transfer's end.
     pub limit: Duration,
-    /// What sends and what receives.
+    /// The programs that send and receive.
     pub application: Application,
-    /// An emulated link between FH and gateway, too.
+    /// The emulated link between FH and gateway; none: there is none.
     pub wired: Option<EmulatedLink>,
-    /// The link of each cell, where there are several: in outage while the MH is elsewhere.
-    /// Empty: the transfer's link is the only one.
+    /// The link of each cell if there are several; it has outages while the MH is elsewhere. Empty:
+    /// the only link is `link`.
     pub cells: Vec<EmulatedLink>,
-    /// How the MH goes from cell to cell.
+    /// The moves of the MH from cell to cell.
     pub moves: Vec<Move>,
-    /// The base stations hand it over, with these lines in their `[handoff]` section; none:
-    /// they know nothing of each other.
+    /// The lines of the base stations' `[handoff]` section; none: there are no handoffs between
+    /// them.
     pub handoff: Option<String>,
-    /// What is the FH's own.
+    /// The FH's own settings.
     pub fh: HostTuning,
-    /// What is the MH's own.
+    /// The MH's own settings.
     pub mh: HostTuning,
-    /// More lines of the gateway's settings.
+    /// More lines of the gateway's settings file.
     pub gateway_settings: String,
-    /// From the start of the links' clocks to the transfer's begin.
+    /// Time from the start of the links' clocks to the transfer's begin.
     pub start_after: Duration,
-    /// Other traffic.
+    /// The streams of other traffic.
     pub cross_traffic: Vec<DatagramStream>,
-    /// What the MH's daemon does for its own flows; none: nothing.
+    /// The work of the MH's daemon for its own flows; none: it has none.
     pub own_flows: Option<OwnFlows>,
 }
 
 impl TransferSettings {
-    /// One transfer without anything else.
+    /// A transfer without additional settings.
     pub fn new(
         holdfast: &Path,
         middle: Middle,
@@ -175,10 +175,10 @@ impl TransferSettings {
     }
 }
 
-/// What can be seen of a transfer from another thread.
+/// The parts of a transfer that other threads can watch.
 #[derive(Debug, Default)]
 pub struct TransferWatch {
-    /// The download.
+    /// The progress of the download.
     pub download: DownloadWatch,
     origin_ns: AtomicU64,
 }
@@ -191,35 +191,36 @@ impl TransferWatch {
     }
 }
 
-/// What was measured of a transfer. Times are CLOCK_MONOTONIC.
+/// The measurement of a transfer. Times are CLOCK_MONOTONIC.
 #[derive(Clone, Debug)]
 pub struct Measurement {
     /// Its connections: one or more.
     pub flows: Vec<FlowResult>,
-    /// Bytes that each connection was to carry.
+    /// Number of bytes of each connection.
     pub bytes: u64,
     /// Time zero of the links.
     pub origin_ns: u64,
     /// When the transfer began.
     pub started_ns: u64,
-    /// When it was over, or no longer waited for.
+    /// When the transfer ended, or was given up.
     pub ended_ns: u64,
     /// Segments that the sender retransmitted, by the kernel's counter; with QUIC, packets that the
-    /// sender took for lost.
+    /// sender declared lost.
     pub retransmitted_segments: u64,
     /// Segments that the sender's host sent for the first time, by the kernel's counter.
     pub segments: u64,
     /// Segments that the receiver got again and reported by D-SACK (RFC 2883).
     pub duplicate_segments: u64,
-    /// What the sender's host has sent because of its timers.
+    /// Packets that the sender's host sent because of its timers.
     pub sender_timers: TimerCounts,
-    /// What the wireless link reports.
+    /// The report of the wireless link.
     pub link: LinkEnd,
-    /// What came of other traffic.
+    /// The figures of other traffic.
     pub cross_traffic: Vec<DatagramFigures>,
-    /// The most bytes that the base stations buffered for the MH at a time; none: they do not.
+    /// The most bytes at a time that the base stations buffered for the MH; none: there are no
+    /// handoffs.
     pub buffered_bytes_max: Option<u64>,
-    /// What the MH's daemon counted about its own flows, if it does something for them.
+    /// The counters of the MH's daemon for own flows, if it has work for them.
     pub own_flows: Option<BTreeMap<String, u64>>,
 }
 
@@ -229,7 +230,7 @@ impl Measurement {
         flow.is_whole && flow.received.bytes() == self.bytes
     }
 
-    /// From the begin to the last byte that arrived, in seconds.
+    /// Time from the transfer's begin to the last byte that arrived, in seconds.
     pub fn last_byte_s(&self, flow: &FlowResult) -> f64 {
         let last = flow.received.arrivals.last();
         let last_ns = last.map_or(self.started_ns, |arrival| arrival.at_ns);
@@ -241,8 +242,8 @@ impl Measurement {
         at_ns.saturating_sub(self.origin_ns) as f64 / 1e9
     }
 
-    /// For each outage that overlapped the transfer: from link up to the first new byte of the
-    /// connection, in seconds; none: none came before the next outage.
+    /// For each outage that overlapped the transfer: time from link up to the first new byte of the
+    /// connection, in seconds; none: no new byte came before the next outage.
     pub fn stalls_s(&self, flow: &FlowResult, outages: &[OutageAt]) -> Vec<Option<f64>> {
         stall::stalls_s(outages, self.between_s(flow), |from_s, until_s| {
             let from_ns = self.origin_ns + (from_s * 1e9) as u64;
@@ -251,7 +252,7 @@ impl Measurement {
         })
     }
 
-    /// Begin and end of a flow's transfer, since the start of the links' clocks.
+    /// The begin and the end of a flow's transfer, since the start of the links' clocks.
     pub(crate) fn between_s(&self, flow: &FlowResult) -> [f64; 2] {
         let last = flow.received.arrivals.last();
         let last = last.filter(|_| self.is_complete(flow));
@@ -260,7 +261,7 @@ impl Measurement {
     }
 }
 
-/// What goes on beside a transfer.
+/// The threads that work during a transfer.
 struct Beside {
     moving: Option<Appointed<()>>,
     announcer: Option<Appointed<Announced>>,
@@ -270,10 +271,10 @@ struct Beside {
 /// A transfer that is prepared.
 #[derive(Debug)]
 pub struct PreparedTransfer {
-    // In the order in which they end.
+    // The fields are in the order in which they have to end.
     application: Option<ReadyApplication>,
     mobile: Option<Daemon>,
-    /// Of each cell, if they run.
+    /// The gateway of each cell, if gateways run.
     gateways: Vec<Daemon>,
     _proxy: Option<HaProxy>,
     topology: Topology,
@@ -281,9 +282,8 @@ pub struct PreparedTransfer {
 }
 
 impl PreparedTransfer {
-    /// Builds namespaces and link, starts daemons and applications. `folder`, which
-    /// must exist, is the transfer's own; `files` holds [`FILE_NAME`] if it is a download
-    /// by HTTP.
+    /// Builds namespaces and links, and starts daemons and applications. `folder` must exist, and
+    /// belongs to this transfer. `files` contains [`FILE_NAME`] for a download by HTTP.
     pub fn prepare(
         settings: &TransferSettings,
         folder: &Path,
@@ -312,8 +312,8 @@ impl PreparedTransfer {
         self.topology.mh.clone()
     }
 
-    /// Executes it. The links' clocks start at the same moment, or sooner by
-    /// [`TransferSettings::start_after`].
+    /// Executes the transfer. It begins [`TransferSettings::start_after`] after the start of the
+    /// links' clocks.
     pub fn measure(
         mut self,
         watch: &TransferWatch,
@@ -363,8 +363,8 @@ impl PreparedTransfer {
         })
     }
 
-    /// What goes on beside the transfer begins: the MH's moves, reports about its link, queries of
-    /// the base stations' buffers.
+    /// Starts the threads that work during the transfer: the MH's moves, reports about its link,
+    /// and queries of the base stations' buffers.
     fn set_out(&self, origin_ns: u64) -> anyhow::Result<Beside> {
         let settings = &self.settings;
         let daemon = self.mobile.as_ref().map(Daemon::socket);
@@ -382,7 +382,7 @@ impl PreparedTransfer {
         })
     }
 
-    /// What the MH's daemon has counted about its own flows, and the warnings that it was given.
+    /// The daemon's counters for own flows, and the number of warnings that it got.
     fn own_flows(
         &self,
         announced: Option<Announced>,
@@ -392,11 +392,11 @@ impl PreparedTransfer {
         };
         let mut counters = own_flows::counters(daemon)?;
         counters.insert("announced".to_owned(), announced.given);
-        counters.insert("unheard".to_owned(), announced.unheard);
+        counters.insert("not_given".to_owned(), announced.not_given);
         Ok(Some(counters))
     }
 
-    /// Starts the clocks of all links at one moment, which it returns.
+    /// Starts the clocks of all links at the same moment, and returns that moment.
     fn start_links(&mut self) -> anyhow::Result<u64> {
         let origin_ns = monotonic_ns();
         let topology = &mut self.topology;
@@ -425,8 +425,8 @@ impl PreparedTransfer {
         Ok((TcpCounters::read(sender)?, TcpCounters::read(receiver)?))
     }
 
-    /// Segments retransmitted so far by the sender, and by the gateway where a split
-    /// proxy sends instead; a gateway without one has no TCP of its own.
+    /// Segments that the sender and the gateway have retransmitted so far. A split proxy at the
+    /// gateway has TCP of its own; other gateways have none.
     fn retransmitted(&self) -> anyhow::Result<u64> {
         let gateways = self.topology.cells.iter().map(|cell| &cell.gateway);
         std::iter::once(self.hosts()[0])
@@ -435,13 +435,14 @@ impl PreparedTransfer {
             .sum()
     }
 
-    /// Ends daemons and links as an operator would; an error if one does not. What the wireless
-    /// link reports.
+    /// Ends daemons and links as an operator would, and returns the report of the wireless link.
+    /// Error: one of them does not end.
     fn end(&mut self) -> anyhow::Result<LinkEnd> {
         for daemon in self.mobile.iter_mut().chain(&mut self.gateways) {
             daemon.stop()?;
         }
-        // The gateway would take the end of its interface for an accident.
+        // Links end after the gateways: a gateway would report the loss of its interface as an
+        // error.
         let topology = &mut self.topology;
         if let Some(wired) = topology.wired_link.take() {
             wired.end()?;
@@ -451,13 +452,13 @@ impl PreparedTransfer {
             .iter_mut()
             .filter_map(|cell| cell.link.take());
         let ends: Vec<LinkEnd> = links.map(LinkProcess::end).collect::<anyhow::Result<_>>()?;
-        // Of several cells only the first one's report is used.
+        // With several cells only the first link's report is used.
         Ok(ends.into_iter().next().unwrap_or_default())
     }
 }
 
-/// Queries the stations' status until it is finished: the most bytes that all of them together
-/// buffered. A station that does not answer buffers nothing.
+/// Queries the stations' status until it is ended, and returns the largest sum of the bytes that
+/// they buffered. A station that does not answer counts as 0.
 fn watch_buffers(gateways: &[Daemon]) -> Appointed<u64> {
     let sockets: Vec<PathBuf> = gateways
         .iter()
@@ -521,12 +522,12 @@ mod tests {
             measured.stalls_s(&flow, &[outage])
         };
         assert_eq!(get([0, 9], 4, true), [Some(2.0)]);
-        // All had come before it began.
+        // All bytes arrived before the outage began.
         assert!(get([0, 9], 1, true).is_empty());
         assert_eq!(get([0, 9], 1, false), [None]);
-        // It was given up before.
+        // The transfer was given up before the outage.
         assert!(get([0, 2], 1, false).is_empty());
-        // It began after it.
+        // The transfer began after the outage.
         assert!(get([6, 9], 4, true).is_empty());
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A Linux kernel that runs as an ordinary process, in virtual time: real sockets and
-//! real TCP. It needs no privileges, and the load of this machine changes no result.
+//! A Linux kernel that runs as an ordinary process, in virtual time. It has real sockets and real
+//! TCP. It needs no privileges, and the load of this machine changes no result.
 //!
-//! It is User Mode Linux with `time-travel=inf-cpu`. While any program computes, the
-//! clock stands still; when all programs wait, the clock goes to the next timer. So a
-//! sleep costs nothing. One seed sets all of the kernel's randomness, so the same
-//! command gives the same result every time.
+//! It is User Mode Linux with `time-travel=inf-cpu`. The clock stands still while any program
+//! computes, and jumps to the next timer when all programs wait. So a sleep costs no real time. One
+//! seed determines all of the kernel's randomness, so the same command always gives the same
+//! result.
 //!
 //! ```text
 //!   VirtualKernel::setup   sources, configuration, make      once, minutes
@@ -13,12 +13,12 @@
 //!   VirtualKernel::run     boots, runs one command as root inside, ends: 0.2 s and the command
 //! ```
 //!
-//! Inside, the host's files have their usual paths and are read-only; `/tmp`, `/run` and
-//! `/dev` are its own. The command's results are in the folder of the run. There is one
-//! processor, and no network except what the command makes. It contains mistakes, not
-//! malice: root inside can do to the host's files what its user can.
+//! Inside, the host's files have their usual paths and are read-only; `/tmp`, `/run` and `/dev` are
+//! separate. The command's results are in the folder of the run. There is one processor, and the
+//! only network is what the command makes. It protects against mistakes, not against malice: root
+//! inside can change the host's files as the user can.
 //!
-//! To build or to run it needs no root, if its tools are installed.
+//! Neither building nor running needs root, if the tools are installed.
 //!
 //! Source: `arch/um` of Linux, `Documentation/virt/uml/user_mode_linux_howto_v2.rst`,
 //! `arch/um/kernel/time.c` on time travel.
@@ -65,8 +65,8 @@ pub struct VirtualKernel {
 }
 
 impl VirtualKernel {
-    /// The kernel that [`VirtualKernel::setup`] built for this user. `None`: it was not
-    /// built, or with another configuration than this program's.
+    /// The kernel that [`VirtualKernel::setup`] built for this user. `None`: it was not built, or
+    /// the program's configuration has changed since.
     ///
     /// Errors: neither `XDG_CACHE_HOME` nor `HOME` is set, or a file cannot be read.
     pub fn find() -> anyhow::Result<Option<Self>> {
@@ -130,7 +130,7 @@ fn kernel_folder(cache: &Path) -> PathBuf {
     cache.join(format!("virtual-kernel-{}", identity()))
 }
 
-/// A hash of all that the kernel is built from: with anything else it is another kernel.
+/// A hash of everything that the kernel is built from: any change makes another kernel.
 fn identity() -> String {
     use std::fmt::Write as _;
     let mut hash = Sha256::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a link takes whose two directions share one medium.
+//! The settings of a link whose two directions share one medium.
 
 use crate::settings::LinkSettings;
 
@@ -15,7 +15,7 @@ pub struct HalfDuplexError {
 /// The keys whose values differ.
 macro_rules! differing {
     ($one:ident, $other:ident, $($key:ident)*) => {{
-        // Each key there is.
+        // All keys: a new key does not compile here until it is added.
         let LinkSettings { $($key: _),* } = $one;
         let pairs = [$((stringify!($key), differ(&$one.$key, &$other.$key))),*];
         pairs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key)

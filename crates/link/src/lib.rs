@@ -11,13 +11,13 @@
 //!    the delivery opportunities of a mahimahi trace);
 //! 4. loss: random, Gilbert-Elliott, bit errors. A lost packet has used its time
 //!    on the link, as on a radio;
-//! 5. the way: propagation delay and jitter.
+//! 5. the path: propagation delay and jitter.
 //!
 //! Everything is a pure function of the settings, the seed and the times given:
-//! nothing here reads a clock, a file or the operating system's randomness. Each
-//! random part has a stream of its own, so that a change to one leaves what the
-//! others draw as it was. Times are whole nanoseconds; what a packet leaves of a
-//! nanosecond is carried over to the next one, so that no rounding accumulates.
+//! nothing here reads a clock, a file or the operating system's randomness. Each random
+//! part has a stream of its own, so that a change to one part does not change what the
+//! others draw. Times are whole nanoseconds. A packet's fraction of a nanosecond is
+//! carried over to the next packet, so that no rounding accumulates.
 
 mod capacity;
 mod file;

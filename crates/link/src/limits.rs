@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What settings may be, and the error of one that may not.
+//! Ranges of settings, and the error of a setting out of its range.
 
 use std::fmt;
 
-/// A setting that cannot be: the key, what it got and what it takes.
+/// An invalid setting: the key, what it got and what it takes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: got {got}, takes {takes}")]
 pub struct SettingsError {

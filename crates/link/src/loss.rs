@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets and bits lost on the way: random, Gilbert-Elliott, bit errors.
+//! Packets and bits lost in flight: random, Gilbert-Elliott, bit errors.
 
 use crate::random::{Part, Stream};
 use crate::settings::{BitErrorEffect, GilbertElliott};
@@ -21,7 +21,7 @@ pub(crate) struct BitErrors {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BitFate {
     Lost,
-    /// Numbers of the bits that arrive the other way round; mostly none.
+    /// Numbers of the bits that arrive inverted; mostly none.
     Arrives(Vec<u32>),
 }
 

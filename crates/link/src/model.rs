@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One direction of a link as a state machine.
 //!
-//! [`LinkModel::enqueue`] gives it a packet, [`LinkModel::poll_departure`] takes
-//! out what has arrived at the other end, [`LinkModel::poll_timeout`] gives the time to
-//! ask again. `now` never goes back; a time before the latest one counts as the
-//! latest one. What lies between two calls is worked off in order, so that the
-//! outcome does not depend on how often it is called.
+//! [`LinkModel::enqueue`] gives it a packet, [`LinkModel::poll_departure`] returns a
+//! packet that has arrived at the other end, [`LinkModel::poll_timeout`] returns when to
+//! call that again. `now` never goes back; a time before the latest one counts as the
+//! latest one. Events between two calls are processed in order, so that the result does
+//! not depend on the number of calls.
 
 mod arq;
 mod counters;
@@ -34,7 +34,7 @@ use crate::priority::Priority;
 use crate::random::{Part, Stream};
 use crate::settings::{LinkPlan, LinkSettings};
 
-/// The most packets on the way at once; reached only by a link without a rate.
+/// Most packets in flight at once; reached only by a link without a rate.
 const IN_FLIGHT_MAX: usize = 1_000_000;
 
 /// What became of a packet given to the link.
@@ -49,17 +49,17 @@ pub enum Enqueue {
     },
 }
 
-/// A packet that has come out at the other end.
+/// A packet that has arrived at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departure<P> {
     /// The packet.
     pub packet: P,
     /// Its length in bytes, as given.
     pub len_bytes: u64,
-    /// When it arrived there; not after the time of asking.
+    /// When it arrived there; never later than the time of the call.
     pub at: Instant,
-    /// Numbers of the bits to turn, from 0, the first being the highest of the
-    /// first byte; empty unless bit errors corrupt.
+    /// Numbers of the bits to flip. Bit 0 is the highest one of the first byte. Empty unless
+    /// bit errors corrupt packets.
     pub flipped_bits: Vec<u32>,
 }
 
@@ -68,7 +68,7 @@ pub struct Departure<P> {
 pub struct LinkModel<P> {
     plan: LinkPlan,
     schedule: OutageSchedule,
-    /// Whether rate trace and outages run, and since when.
+    /// Since when rate trace and outages run, and whether they do.
     origin: Instant,
     started: bool,
     clock: Instant,
@@ -80,9 +80,9 @@ pub struct LinkModel<P> {
     /// When the last packet was sent, and C's target then: the next one goes on
     /// from there if it starts at the same time.
     sent_last: Option<(Instant, NanoBits)>,
-    /// By arrival, first come first.
+    /// In order of arrival.
     in_flight: VecDeque<InFlight<P>>,
-    /// No packet arrives before, unless packets may overtake.
+    /// No packet arrives before this time, unless packets may overtake.
     arrive_after: Instant,
     random_loss: Stream,
     bit_errors: BitErrors,
@@ -143,8 +143,8 @@ impl<P> LinkModel<P> {
         link
     }
 
-    /// Holds the outages back until [`Self::start`]; a rate trace begins anew
-    /// then. For a link that is built before the experiment begins.
+    /// Delays the outages until [`Self::start`], when a rate trace also begins anew. For a
+    /// link that is built before the experiment begins.
     pub fn waiting_for_start(mut self) -> Self {
         self.started = false;
         self.state = MediumState::Up;
@@ -156,7 +156,7 @@ impl<P> LinkModel<P> {
     pub fn start(&mut self, now: Instant) {
         let now = self.advance(now);
         if self.state == MediumState::Down {
-            // What stood still goes on unless the schedule begins with an outage.
+            // A stopped packet goes on, unless the schedule begins with an outage.
             self.state = MediumState::Up;
         }
         self.stop_sending(now);
@@ -190,7 +190,7 @@ impl<P> LinkModel<P> {
         self.plan.capacity.units_by(self.model_time(now))
     }
 
-    /// What it was made of.
+    /// The plan from which it was made.
     pub const fn plan(&self) -> &LinkPlan {
         &self.plan
     }
@@ -200,7 +200,7 @@ impl<P> LinkModel<P> {
         self.state
     }
 
-    /// What came and went so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         let first = self.returns.first_arrivals();
         let first_us = first.map(|at| at.saturating_since(self.origin).as_micros() as u64);
@@ -222,8 +222,7 @@ impl<P> LinkModel<P> {
         self.queues.len_of(station)
     }
 
-    /// Packets inside: waiting, being sent, on the way, or arrived but not yet
-    /// taken out.
+    /// Packets inside: waiting, being sent, in flight, or arrived but not yet taken out.
     pub fn packets_inside(&self) -> usize {
         self.queues.len()
             + usize::from(self.sending.is_some())
@@ -323,7 +322,7 @@ impl<P> LinkModel<P> {
         let sent = earliest(sent, self.retransmission_at());
         let arrival = earliest(arrival, self.arq.as_ref().and_then(Arq::skip_at));
         match arrival {
-            // What is still being sent arrives later: no need to look before.
+            // A packet still being sent arrives later: no call is needed before.
             Some(arrival) if !self.reorders() && self.arq.is_none() => Some(arrival),
             _ => earliest(arrival, sent),
         }
@@ -333,7 +332,7 @@ impl<P> LinkModel<P> {
         self.plan.jitter.is_some_and(|jitter| jitter.reorders())
     }
 
-    /// Works off all that happens up to `now` and gives the time it is.
+    /// Processes all events up to `now`. Returns `now`, or the latest time if that is later.
     fn advance(&mut self, now: Instant) -> Instant {
         let now = now.max(self.clock);
         self.clock = now;
@@ -425,8 +424,8 @@ impl<P> LinkModel<P> {
         self.send_next(at);
     }
 
-    /// Sends a packet on its way, or loses it. Every random part draws for every
-    /// packet, so that none depends on what another one drew.
+    /// Puts a packet in flight, or loses it. Every random part draws for every packet, so that
+    /// none depends on what another one drew.
     fn launch(&mut self, waiting: Waiting<P>, at: Instant) {
         let lost_at_random = self.random_loss.chance(self.plan.loss);
         let lost_in_state = self

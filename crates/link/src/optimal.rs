@@ -7,13 +7,12 @@ use crate::capacity::need;
 use crate::outage::OutageSchedule;
 use crate::settings::LinkPlan;
 
-/// When a link that is busy whenever it is up has delivered `wire_bytes`, its
-/// first bit sent at `start`: what is sent in the time up, then the propagation
-/// delay, in which an outage counts as standing still too. None if that is
-/// beyond the end of time.
+/// When a link that always sends while it is up has delivered `wire_bytes`. The first bit
+/// is sent at `start`. An outage stops the sending, and also the propagation of the last
+/// bit. None: this is beyond the end of time.
 ///
-/// `schedule` has its time zero where the rate trace has: a link that started at
-/// another time gives times since then. Jitter and losses are left out: they only
+/// `schedule` and the rate trace have the same time zero: for a link that started at
+/// another time, all times are since its start. Jitter and losses are left out: they only
 /// make a transfer longer.
 pub fn optimal_transfer(
     plan: &LinkPlan,
@@ -43,7 +42,7 @@ pub fn optimal_transfer(
     (arrives < Instant::from_nanos(u64::MAX)).then_some(arrives)
 }
 
-/// `from` and so much time up later.
+/// The time at which the link has been up for `time_up` since `from`.
 fn standing_still(schedule: &mut OutageSchedule, from: Instant, mut time_up: Duration) -> Instant {
     let mut at = from;
     loop {
@@ -105,7 +104,7 @@ mod tests {
     #[test]
     fn an_outage_on_the_last_bytes_way_counts() {
         let plan = settings(&[(4.0, 3.0)]).plan().unwrap();
-        // Sent at 3.990 s, 10 ms on the way, 15 ms left after the outage.
+        // Sent at 3.990 s; 10 ms of propagation, then 15 ms more after the outage.
         assert_eq!(optimal(&plan, 0, 9_975_000), Instant::from_millis(7_015));
     }
 

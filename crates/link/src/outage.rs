@@ -23,9 +23,9 @@ pub use plan::OutagePlan;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MediumState {
-    /// It does.
+    /// The link delivers packets.
     Up,
-    /// It is in an outage.
+    /// The link is in an outage.
     Down,
 }
 
@@ -152,11 +152,11 @@ pub enum OutageSettings {
     },
 }
 
-/// Outages remembered for questions about the past. Older ones are drawn again
-/// from the seed when needed.
+/// Outages stored for calls about the past. Older ones are drawn again from the seed when
+/// needed.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// A plan and a seed: the outages themselves.
+/// A plan with a seed: the outages themselves.
 #[derive(Clone, Debug)]
 pub struct OutageSchedule {
     plan: Arc<OutagePlan>,
@@ -164,7 +164,7 @@ pub struct OutageSchedule {
     cursor: Cursor,
     /// In order, not touching.
     known: VecDeque<Outage>,
-    /// Drawn, but what comes next may still prolong it.
+    /// Drawn, but the next outage may still prolong it.
     pending: Option<Outage>,
     exhausted: bool,
     /// The end of the newest outage that was forgotten.
@@ -220,7 +220,7 @@ impl OutageSchedule {
         self.first_until(t, usize::MAX)
     }
 
-    /// The first `most` of the outages that begin before `t`, in order: nothing is drawn
+    /// The first `most` of the outages that begin before `t`, in order. No outage is drawn
     /// beyond them.
     pub fn first_until(&mut self, t: Instant, most: usize) -> Vec<Outage> {
         let (mut outages, mut after) = (Vec::new(), Instant::ZERO);

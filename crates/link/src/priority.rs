@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! In which order packets of one station leave.
 
-/// In which of its station's queues a packet waits.
+/// The queue of its station in which a packet waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
-    /// With all others.
+    /// The queue of ordinary packets.
     #[default]
     Ordinary,
-    /// Ahead of what is ordinary of the same station, behind what came before it with
-    /// the same priority (Snoop, 3.1.2: "two queues at the link layer").
+    /// Before ordinary packets of the same station, behind earlier packets of the same
+    /// priority (Snoop, 3.1.2: "two queues at the link layer").
     Ahead,
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A rate that varies as on a recorded link, from statistics and a seed.
 //!
-//! The model keeps what recordings show: the distribution of the rate, its memory, fades
-//! before outages, another rate after them, the distributions of outages and of the times
-//! between, trains of outages with single packets between. Two directions share outages and
-//! a part of their fading.
+//! The model has what recordings show: the distribution of the rate, its memory, fades before
+//! outages, another rate after them, the distributions of outages and of the times between,
+//! trains of outages with single packets between. Two directions share outages and a part of
+//! their fading.
 //!
 //! The rate is a Gaussian process of first order, mapped to the distribution by its
 //! quantiles (a Gaussian copula). The result is a [`Trace`] of steps, so that capacity,
@@ -16,7 +16,7 @@ use crate::limits::{SettingsError, in_range, probability};
 use crate::random::{Part, Stream, seed_for};
 use crate::trace::{MBIT_PER_S_MAX, Trace};
 
-/// The time that is drawn, in seconds; the link then repeats itself.
+/// The length of the drawn trace, in seconds; the link then repeats it.
 const DRAWN_S: f64 = 600.0;
 /// The rate is constant for this time, in seconds.
 const STEP_S: f64 = 0.1;
@@ -26,7 +26,7 @@ const QUANTILES: usize = 11;
 const MBIT_PER_S_MIN: f64 = 0.001;
 /// The shortest and the longest time of a distribution, in seconds.
 const TIMES_S: (f64, f64) = (0.01, 86_400.0);
-/// In a train of outages a packet passes so often, in seconds.
+/// In a train of outages one packet passes in this time, in seconds.
 const TRAIN_EVERY_S: f64 = 1.0;
 /// A packet of 1500 bytes takes this time in a train, in seconds, at 12 Mb/s.
 const TRAIN_PACKET_S: f64 = 0.001;
@@ -170,7 +170,7 @@ struct Outages {
 struct Drawing {
     rate: Quantiles,
     outages: Option<Outages>,
-    /// What the process keeps of its state from step to step.
+    /// The share of its state that the process keeps in a step.
     keeps: f64,
     fade_s: f64,
     fade_to: f64,
@@ -204,7 +204,7 @@ impl Drawing {
     }
 
     fn up(&mut self, until_s: f64, fades: bool) {
-        // The link returns at another rate than it had.
+        // After an outage the link has another rate than before.
         self.states = [self.shared.normal(0.0, 1.0), self.own.normal(0.0, 1.0)];
         while self.at_s < until_s {
             let left_s = until_s - self.at_s;
@@ -234,7 +234,7 @@ impl Drawing {
 
     fn step(&mut self, for_s: f64, mbit_per_s: f64) {
         self.at_s += for_s;
-        // Less than a microsecond is what rounding leaves.
+        // A difference of less than a microsecond comes from rounding.
         if self
             .steps
             .last()
@@ -320,7 +320,7 @@ mod tests {
                 "decile {i}: {drawn} for {expected}"
             );
         }
-        // After one memory 1/e, a little less through the quantiles.
+        // After one memory 1/e; the mapping to quantiles makes it a little less.
         assert!((0.25..0.45).contains(&late), "{late}");
     }
 

@@ -14,8 +14,7 @@ use crate::random::Stream;
 use crate::rate_model::RateModel;
 use crate::trace::{MBIT_PER_S_MAX, TRACE_SECONDS_MAX, Trace, TraceFormat};
 
-/// Packets that a queue takes unless set otherwise: what a Linux
-/// device's queue takes.
+/// Packets that a queue takes by default, as the queue of a Linux device.
 pub const QUEUE_PACKETS_DEFAULT: u32 = 1000;
 
 /// The longest delay and jitter, in milliseconds: ten minutes.
@@ -105,7 +104,7 @@ pub enum Jitter {
 }
 
 impl Jitter {
-    /// What comes on top for the next packet.
+    /// The additional delay of the next packet.
     pub(crate) fn draw(&self, stream: &mut Stream) -> Duration {
         let ms = match *self {
             Self::Uniform { max_ms, .. } => stream.unit() * max_ms,
@@ -179,7 +178,7 @@ impl SlowSpells {
     }
 }
 
-/// The same in integers.
+/// [`SlowSpells`] in integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowPlan {
     first: Duration,
@@ -189,8 +188,7 @@ pub struct SlowPlan {
 }
 
 impl SlowPlan {
-    /// What comes on top of the delay of a packet sent this time after the link's clock
-    /// started.
+    /// The additional delay of a packet that is sent `elapsed` after the link's clock started.
     pub fn more_at(&self, elapsed: Duration) -> Duration {
         let slow = elapsed.checked_sub(self.first).is_some_and(|since| {
             since.as_nanos() % self.every.as_nanos().max(1) < self.length.as_nanos()
@@ -245,7 +243,7 @@ impl ArqSettings {
     }
 }
 
-/// The same in integers.
+/// [`ArqSettings`] in integers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArqPlan {
     /// From the end of a lost attempt until it may be retransmitted.
@@ -340,7 +338,7 @@ pub struct LinkPlan {
 }
 
 impl LinkPlan {
-    /// Where a packet of this DSCP waits; `dscp` is none for what is no IP packet.
+    /// The queue in which a packet with this DSCP waits. None: it is no IP packet.
     pub fn priority_of(&self, dscp: Option<u8>) -> Priority {
         match (dscp, self.priority_dscp_min) {
             (Some(dscp), Some(min)) if dscp >= min => Priority::Ahead,
@@ -425,7 +423,7 @@ impl LinkSettings {
     /// Checks settings that name no trace.
     ///
     /// # Errors
-    /// As [`Self::plan_with`]; a trace is one.
+    /// As [`Self::plan_with`]; a trace is an error.
     pub fn plan(&self) -> Result<LinkPlan, SettingsError> {
         self.plan_with(|_| Err("no files are read here".to_owned()))
     }

@@ -4,7 +4,7 @@
 //! Two formats. Mahimahi: one whole number of milliseconds a line, never falling,
 //! each the time of an opportunity to deliver 1500 bytes. Steps: two columns,
 //! `t_end_s mbit_per_s`, a rate that holds until `t_end_s`. Both start again when
-//! they end. Empty lines and lines that start with `#` are passed over in both.
+//! they end. Empty lines and lines that start with `#` are skipped in both.
 
 use std::sync::Arc;
 
@@ -115,8 +115,8 @@ impl Trace {
     /// The stretches of one period in which nothing can be delivered for at
     /// least `gap_min_ns`, as (begin, end) in ns, and the period in ns.
     ///
-    /// Between two mahimahi opportunities the gap is that between them less a
-    /// millisecond, the format's grain, on either side.
+    /// A gap between two mahimahi opportunities is shorter by a millisecond, the format's
+    /// grain, at either end.
     pub fn gaps_ns(&self, gap_min_ns: u64) -> (Vec<(u64, u64)>, u64) {
         const GRAIN_NS: u64 = 1_000_000;
         match &self.capacity {
@@ -149,7 +149,7 @@ fn error(line: usize, reason: impl Into<String>) -> TraceError {
     }
 }
 
-/// What the line holds, short enough for an error message.
+/// The line's content, short enough for an error message.
 fn shown(text: &str) -> String {
     let mut shown: String = text
         .chars()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The data path with nothing in it: every frame is given back as it came. What it
-//! costs is the price of the detour alone.
+//! The data path with nothing in it: every frame is given back as it came. So its cost
+//! is the cost of the detour alone.
 //!
 //! `empty_gateway INTERFACE [KEEP_MIB] [clsact]` in the router's network namespace,
 //! until it is killed; `KEEP_MIB` keeps the newest downlink frames of this many MiB, as

@@ -33,7 +33,7 @@ const MH: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 1, 0, 2));
 const CHUNK_BYTES: usize = 1 << 18;
 const FH_PROCESSOR: usize = 0;
 const MH_PROCESSOR: usize = 1;
-/// From a change of what is attached to the measuring.
+/// The time between a change of the attached programs and a measurement.
 const SETTLING: Duration = Duration::from_millis(50);
 
 struct Setup {
@@ -105,7 +105,7 @@ impl Download {
         })
     }
 
-    /// Gb/s for this time from now on.
+    /// Measures Gb/s for this time from now on.
     fn measure(&self, length: Duration) -> f64 {
         thread::sleep(SETTLING);
         let (began, before) = (Instant::now(), self.received.load(Ordering::Relaxed));
@@ -119,7 +119,7 @@ impl Drop for Download {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for end in self.ends.iter_mut().filter_map(Option::take) {
-            // Its output is on the terminal.
+            // An error: it has panicked, and its output is on the terminal.
             let _ = end.join();
         }
     }
@@ -135,7 +135,7 @@ fn busy_ticks() -> io::Result<(u64, u64)> {
         .flat_map(str::split_whitespace)
         .filter_map(|word| word.parse().ok())
         .collect();
-    // User, nice, system, interrupts, softirq, but neither idle nor waiting.
+    // User, nice, system, interrupts and softirq; neither idle nor I/O wait.
     let busy = all.iter().take(7).sum::<u64>() - all.iter().skip(3).take(2).sum::<u64>();
     let text = fs::read_to_string("/proc/self/stat")?;
     let own = text.rsplit(')').next().unwrap_or_default();
@@ -180,7 +180,7 @@ fn main() -> io::Result<()> {
             let _path = setup.attach()?;
             Ok(download.measure(length))
         };
-        // Each goes first in every other pair.
+        // The two take turns in being the first.
         let (plain, loaded) = if pair % 2 == 0 {
             let plain = download.measure(length);
             (plain, attached()?)

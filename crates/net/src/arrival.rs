@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A datagram that arrives at an interface, as one of a host behind it.
+//! A datagram that arrives at an interface, as if a host behind it had sent it.
 //!
-//! No rule of a firewall has to be understood: the kernel shows what becomes of it. The frame is
-//! written to a device of a [`DataPath`] and redirected into the interface's ingress. So bridge,
+//! So the caller need not interpret firewall rules: the kernel shows what becomes of the datagram. The
+//! frame is written to a device of a [`DataPath`] and redirected into the interface's ingress. Bridge,
 //! routing, `rp_filter` and firewall see a frame that this interface received.
 
 use std::io::{self, IoSlice};
@@ -15,7 +15,7 @@ use crate::datapath::DataPath;
 use crate::tun::LayerKind;
 use crate::vnet::VnetHdr;
 
-/// A hop limit as hosts set it.
+/// The usual hop limit of hosts.
 const HOP_LIMIT: u8 = 64;
 /// The frame's sender: an address for local use that no device has.
 const SENDER_MAC: [u8; 6] = [0x02, 0x48, 0x46, 0, 0, 1];

@@ -33,7 +33,7 @@ impl BpfObject {
         }
     }
 
-    /// By what a successor finds its clsact filters. Those of different objects may be at one interface.
+    /// The handle by which a successor finds the clsact filters. Several objects' filters may be at one interface.
     pub(crate) const fn clsact_handle(self) -> u32 {
         match self {
             Self::Gateway => 0x4846,
@@ -45,7 +45,7 @@ impl BpfObject {
     /// The interfaces and devices that settings name, by their indices: 0 is none. The programs read from
     /// these and redirect to them.
     pub(crate) fn ifindices(self, settings: &[u8]) -> impl Iterator<Item = u32> {
-        /// Where they stand in `struct settings` of the C source.
+        /// Their offsets in `struct settings` of the C source.
         const fn offsets(object: BpfObject) -> &'static [usize] {
             match object {
                 BpfObject::Gateway => &[8, 12, 16, 32, 36],
@@ -69,11 +69,11 @@ pub(crate) struct AttachPoint {
     pub(crate) ifindex: u32,
     pub(crate) side: HookSide,
     pub(crate) mode: AttachMode,
-    /// By what a successor finds the filter, where the kernel has no TCX.
+    /// The handle by which a successor finds the filter, if the kernel has no TCX.
     pub(crate) clsact_handle: u32,
 }
 
-/// On which way of an interface a program stands.
+/// The side of an interface at which a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum HookSide {
     Ingress,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Loads BPF programs and attaches them.
 //!
-//! By TCX links where the kernel has them (6.6): those detach with their
-//! owner, however it ends. Else as clsact filters, which outlive a killed owner;
-//! a heartbeat or a deadline then makes them pass everything on, and a successor
-//! replaces them.
+//! It uses TCX links if the kernel has them (6.6): they detach with their owner,
+//! however the owner ends. Otherwise it uses clsact filters, which outlive a killed
+//! owner. They pass everything when the heartbeat or the deadline is too old, and a
+//! successor replaces them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -41,11 +41,11 @@ pub(crate) struct Programs {
 enum LoadedPrograms {
     /// This process: by their names.
     Here(Vec<(String, OwnedFd)>),
-    /// The broker, where they have this number.
+    /// The broker, which knows them by this number.
     ByBroker(&'static Client, u64),
 }
 
-/// What is attached stays attached.
+/// Unloads the broker's programs. Attached programs stay attached.
 impl Drop for LoadedPrograms {
     fn drop(&mut self) {
         if let Self::ByBroker(broker, number) = self {
@@ -56,8 +56,8 @@ impl Drop for LoadedPrograms {
 }
 
 impl Programs {
-    /// Loads `object` with `settings` in its section of constants, and the maps named in
-    /// `entries` with room for this many.
+    /// Loads `object` with `settings` in its section of constants. Maps in `entries` get room for
+    /// the given number of entries.
     pub(crate) fn load(
         object: BpfObject,
         settings: &[u8],
@@ -69,7 +69,7 @@ impl Programs {
         Self::load_here(object.octets(), object.clsact_handle(), settings, entries)
     }
 
-    /// The same by the broker process.
+    /// The same, but the broker process loads them.
     pub(crate) fn load_by(
         broker: &'static Client,
         object: BpfObject,
@@ -112,7 +112,7 @@ impl Programs {
             .ok_or_else(|| io::Error::other("BPF programs: settings of another size"))?;
         value.copy_from_slice(settings);
         let object = open.load().map_err(|error| bpf("load", &error))?;
-        // Those of the compiler's sections are the programs' own.
+        // Maps with a dot are sections of the compiler: they are the programs' own.
         let maps = object
             .maps()
             .filter(|map| !map.name().to_string_lossy().contains('.'));
@@ -226,7 +226,7 @@ impl Programs {
         )
     }
 
-    /// The same with the handle of clsact filters.
+    /// The same with an [`AttachPoint`], which has the handle of clsact filters too.
     pub(crate) fn attach_at(&self, name: &str, point: AttachPoint) -> io::Result<Hook> {
         match self.loaded {
             LoadedPrograms::ByBroker(broker, number) => {

@@ -21,15 +21,15 @@ use crate::tun::{Tun, interface_name, query_ifindex};
 #[cfg(test)]
 mod tests;
 
-/// Filters that are attached at a time, and devices, and loaded objects, at most. An interface has seven
-/// devices and three objects.
+/// Limits of attached filters, of devices and of loaded objects. An interface has seven devices and three
+/// objects.
 const FILTERS_MAX: usize = 256;
 const DEVICES_MAX: usize = 256;
 const OBJECTS_MAX: usize = 64;
-/// What the names of our devices begin with.
+/// The prefix of our devices' names.
 const DEVICE_PREFIX: &str = "hf";
 
-/// Whose broker it is.
+/// The daemon whose broker it is.
 #[derive(Clone, Debug)]
 pub struct BrokerOptions {
     /// The daemon's interfaces.
@@ -84,7 +84,7 @@ fn serve(socket: impl AsFd, options: &BrokerOptions) -> io::Result<()> {
     }
 }
 
-/// The message was none that this program sends.
+/// Whether the error is about the message: this program sends no such message.
 fn is_about_message(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -104,7 +104,7 @@ struct Broker<'a> {
     /// Attached filters by their numbers. When the daemon has ended they stay: a successor replaces them, or
     /// has done so already.
     filters: ManuallyDrop<BTreeMap<u64, Hook>>,
-    /// Numbers that were given.
+    /// The last number of a filter or of loaded programs.
     numbers: u64,
     rtnl: Option<Rtnl>,
 }

@@ -3,15 +3,15 @@
 //! back there.
 //!
 //! [`DataPath::attach`] makes two devices, one for each direction, and attaches
-//! the programs of `bpf/gateway.bpf.c`. What the wireless interface is about to
-//! send can be read from the downlink device, and what is written to it goes out
-//! there; what the wireless interface received can be read from the uplink
-//! device, and what is written to it goes up into the router. Conntrack, NAT,
-//! firewall and routing see each packet once, where it belongs.
+//! the programs of `bpf/gateway.bpf.c`. Frames that the wireless interface is about
+//! to send can be read from the downlink device. Frames that are written to it go
+//! out on the interface. Frames that the interface received can be read from the
+//! uplink device. Frames that are written to that go up into the router. Conntrack,
+//! NAT, firewall and routing see each packet once, in the right order.
 //!
-//! Packets are taken only while [`DataPath::beat`] was called within
-//! [`HEARTBEAT_AGE_MAX`]: if the owner hangs they take their way without it. When
-//! it dies programs and devices vanish with it. See `docs/data-path.md`.
+//! Packets are taken only if [`DataPath::beat`] was called within the last
+//! [`HEARTBEAT_AGE_MAX`]: if the owner hangs, packets pass without it. When the owner
+//! dies, programs and devices vanish with it. See `docs/data-path.md`.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;
@@ -43,20 +43,20 @@ use crate::attach_point::HookSide;
 use crate::bpf::{Hook, SharedValues, bpf};
 use program::ProgramSettings;
 
-/// The marks of packets on their way from an uplink device up into the router: this
-/// plus the lower half of the device's index, so that two data paths never take each
-/// other's. The mark is cleared before the router sees it. A packet that arrives on
-/// the wireless interface with it already set is passed on.
+/// The marks of packets that an uplink device gives up into the router: this plus the
+/// lower half of the device's index. So two data paths never take each other's packets.
+/// The mark is cleared before the router sees it. A packet that arrives on the wireless
+/// interface with this mark passes.
 pub const OWN_MARK_BASE: u32 = 0x4846_0000;
 
-/// Older than this, the heartbeat no longer holds and packets are passed on.
+/// If the heartbeat is older than this, packets pass.
 pub const HEARTBEAT_AGE_MAX: Duration = Duration::from_millis(200);
 
-/// How often to beat: often enough that one late turn does no harm.
+/// The interval of heartbeats: short enough that one late heartbeat does no harm.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Frames that may wait in a device: what a hang of [`HEARTBEAT_AGE_MAX`] lets pile
-/// up at 160,000 frames a second. Linux 7.2 takes no longer queue (`S16_MAX`).
+/// Frames that may wait in a device: those of a hang of [`HEARTBEAT_AGE_MAX`] at 160,000
+/// frames a second. Linux 7.2 refuses a longer queue (`S16_MAX`).
 const QUEUE_LEN: u32 = 32_767;
 
 /// Parts of a frame that one write takes, at most.
@@ -65,10 +65,10 @@ pub const WRITE_PARTS_MAX: usize = 15;
 /// What becomes of the TCP segments at the wireless interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Taking {
-    /// The daemon takes each, and gives it back or not.
+    /// The daemon takes each segment, and gives it back or not.
     #[default]
     All,
-    /// Each passes, and the daemon gets a copy, but for peers of [`DataPath::take_peer`].
+    /// Segments pass, and the daemon gets copies. Segments of the peers of [`DataPath::take_peer`] are taken.
     InOutages,
 }
 
@@ -107,9 +107,9 @@ pub struct DataPath {
     copies: Option<[Tun; 2]>,
     taken_peers: MapHandle,
     options: PathOptions,
-    /// Whether a beat has packets taken.
+    /// Whether a heartbeat lets the programs take packets.
     may_take: bool,
-    /// Whether nothing is sent.
+    /// Whether frames that are written are dropped.
     is_silent: bool,
 }
 
@@ -129,7 +129,7 @@ impl DataPath {
         )
     }
 
-    /// The same, with other options.
+    /// As [`DataPath::attach`], with all options.
     pub fn attach_with(wireless: &str, options: PathOptions) -> io::Result<Self> {
         let PathOptions {
             mode,
@@ -255,7 +255,7 @@ impl DataPath {
         })
     }
 
-    /// With copies: takes the segments to and from `peer` from now on, or no more.
+    /// With copies: from now on takes the segments to and from `peer`, or if not `takes`, lets them pass.
     ///
     /// Errors: too many peers are taken; then its segments pass, and copies come.
     pub fn take_peer(&self, peer: IpAddr, takes: bool) -> io::Result<()> {
@@ -324,9 +324,9 @@ impl DataPath {
         self.may_take = self.hooks.is_some();
     }
 
-    /// Has all packets pass for good: beats have no effect any more, and the programs are detached from the
-    /// interface. This also does so where it has another name, or is in another namespace. Nothing is sent
-    /// until [`DataPath::end_silence`].
+    /// Lets all packets pass for good: heartbeats have no effect any more, and the programs are detached from
+    /// the interface. This works also if the interface has another name, or is in another namespace. Nothing
+    /// is sent until [`DataPath::end_silence`].
     pub fn detach(&mut self) {
         self.may_take = false;
         self.is_silent = true;
@@ -334,13 +334,13 @@ impl DataPath {
         self.hooks = None;
     }
 
-    /// Has all packets passed on from now on, until the next beat.
+    /// Lets all packets pass from now on, until the next heartbeat.
     pub fn stop_taking(&self) {
         self.heartbeat.store(0, 0);
     }
 
-    /// Sends what it is given also when detached, if the interface still has its index: the last segments of
-    /// flows that cannot go on.
+    /// From now on frames are sent also when detached, if the interface still has its index: the last segments
+    /// of flows that cannot continue.
     pub const fn end_silence(&mut self) {
         self.is_silent = false;
     }
@@ -375,13 +375,13 @@ pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// The same as a time.
+/// [`monotonic_ns`] as a time.
 pub fn now() -> Instant {
     Instant::from_nanos(monotonic_ns())
 }
 
-/// A clock of the kernel in nanoseconds. It is libc's: rustix panics in User Mode Linux, whose vDSO has
-/// no `getcpu`.
+/// A clock of the kernel in nanoseconds, by libc: rustix panics in User Mode Linux, whose vDSO has no
+/// `getcpu`.
 pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -393,7 +393,7 @@ pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A device for taken packets: no address, nothing but what is redirected there.
+/// A device for taken packets. It has no address, and gets only packets that are redirected to it.
 pub(crate) fn create_device(name: &str, kind: LayerKind) -> io::Result<Tun> {
     if let Some(broker) = privileges::broker() {
         return broker.device(name, kind);
@@ -407,10 +407,10 @@ pub(crate) fn create_device(name: &str, kind: LayerKind) -> io::Result<Tun> {
         mtu: Some(65_521),
         up: false,
     })?;
-    // No address, no router solicitation: nothing but what is redirected here.
+    // No address, no router solicitation: the device gets only packets that are redirected to it.
     let path = format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", tun.name());
     if std::fs::write(path, "1").is_err() {
-        // There is no IPv6, or a service manager has made it read-only. Then reports of multicast groups arrive.
+        // There is no IPv6, or a service manager has made it read-only. Then the device gets multicast reports.
         apart(|| Rtnl::open()?.set_no_ipv6_address(tun.ifindex()))?;
     }
     tun.set_up()?;

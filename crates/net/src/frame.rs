@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames that are read once and never copied again: on to a device, or into a
-//! cache, as often as need be.
+//! Frames that are read once and not copied afterwards, although they may be sent and
+//! cached several times.
 //!
 //! A [`BufferPool`] reads each frame into a slot of its own and hands out a
 //! reference-counted [`Frame`]. Slots come from chunks of one size; a chunk
 //! serves one slot size at a time and is given to another when all its slots
-//! are free. A frame is kept in the smallest slot that holds it: a small one is
-//! moved there once, right after the read (a copy of at most
-//! [`COPY_BYTES_MAX`]), a large one stays where it was read. So a frame of more
-//! than 1,000 octets that a cache keeps pins at most four times its size, whatever
-//! else is kept and for how long; more only when no chunk is free.
+//! are free. A frame lies in the smallest slot that holds it. A small frame is moved
+//! there once, right after the read (a copy of at most [`COPY_BYTES_MAX`]). A large
+//! frame stays where it was read. So a cached frame of more than 1,000 octets pins at
+//! most four times its size, whatever else is cached and for how long. It pins more
+//! only if no chunk was free.
 //!
 //! Free slots are reused last in, first out: frames that only pass run through
 //! the same few cache lines.
@@ -149,7 +149,7 @@ impl Chunk {
     }
 }
 
-/// What the pool and all frames of it share.
+/// The data that the pool and all its frames share.
 struct Shared {
     chunks: RefCell<Vec<Chunk>>,
     chunks_max: Cell<usize>,
@@ -211,7 +211,7 @@ impl Shared {
             .set(self.slots_in_use_bytes.get() - SLOT_BYTES[class]);
         if was_full {
             let mut partial = self.partial[class].borrow_mut();
-            // A full chunk stays listed until the next allocation meets it.
+            // A full chunk stays listed until the next allocation finds that it is full.
             if partial.last() != Some(&(id.chunk() as u16)) {
                 partial.retain(|&other| usize::from(other) != id.chunk());
                 partial.push(id.chunk() as u16);
@@ -399,7 +399,7 @@ impl BufferPool {
         self.shared.chunks_max.get() * CHUNK_BYTES
     }
 
-    /// Another limit. What was taken from the system stays with the pool.
+    /// Sets another limit. Memory that was taken from the system stays with the pool.
     pub fn set_bytes_max(&self, bytes_max: usize) {
         self.shared.chunks_max.set(chunks_in(bytes_max));
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One UDP socket for messages to single stations and for copies to multicast groups.
 //!
-//! It is bound to the wildcard address: what comes to any group that this host has joined on
-//! the port comes to it (`IP_MULTICAST_ALL`, `IPV6_MULTICAST_ALL`, on by default). Each group
-//! is joined by a socket of its own, for the kernel limits the groups of one
-//! (`net.ipv4.igmp_max_memberships`); dropping that leaves the group.
+//! It is bound to the wildcard address: it receives datagrams on its port to any group that this
+//! host has joined (`IP_MULTICAST_ALL`, `IPV6_MULTICAST_ALL`, on by default). Each group is joined
+//! by a socket of its own, since the kernel limits the groups of a socket
+//! (`net.ipv4.igmp_max_memberships`). When that socket is dropped, the group is left.
 //!
 //! Sources: ip(7), ipv6(7).
 
@@ -69,7 +69,7 @@ impl GroupSocket {
         })
     }
 
-    /// Joins a group; nothing if it is joined.
+    /// Joins a group. Does nothing if the group is joined already.
     ///
     /// Errors: of the other family, no multicast address, or no room for it.
     pub fn join(&mut self, group: IpAddr) -> io::Result<()> {
@@ -117,7 +117,7 @@ impl GroupSocket {
                 Ok((len, from)) if len <= DATAGRAM_BYTES_MAX => take(&self.buffer[..len], from),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(count),
-                // An earlier datagram of this station was refused: no statement about received ones.
+                // An earlier datagram of this station was refused: nothing is wrong with received ones.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -131,7 +131,7 @@ impl GroupSocket {
         Ok(BATCH)
     }
 
-    /// As many datagrams as one [`receive`](Self::receive) takes: there may be more.
+    /// Whether `count` is the most that one [`receive`](Self::receive) takes: then more datagrams may wait.
     pub const fn is_full(count: usize) -> bool {
         count == BATCH
     }
@@ -196,7 +196,7 @@ mod tests {
     use crate::rtnl::Rtnl;
 
     const LIMIT: Duration = Duration::from_secs(60);
-    /// Sent until one comes through. One that comes late is not taken for what is sent after it.
+    /// Sent until one arrives. A late one is not taken for a datagram that is sent after it.
     const READY: &[u8] = b"ready";
 
     /// The first other than `READY` that comes, or nothing.
@@ -250,7 +250,7 @@ mod tests {
             assert!(Instant::now() < by, "nothing comes through");
             sender.send(SocketAddr::new(west, 4849), READY).unwrap();
         }
-        // Some more than one packet takes: IP cuts it.
+        // Longer than one packet: IP fragments it.
         let long = vec![7; 1600];
         there.run(|| receiver.join(group).unwrap()).unwrap();
         sender.send(to, &long).unwrap();

@@ -70,7 +70,7 @@ impl Injector {
         self.tun.write(packet).map(|_| ())
     }
 
-    /// Takes what was routed into the device by mistake, and forgets it.
+    /// Drops packets that were routed into the device by mistake.
     pub fn drain(&self) {
         let mut buffer = [0; 64];
         while self.tun.read(&mut buffer).is_ok() {}

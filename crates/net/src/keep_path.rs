@@ -3,9 +3,9 @@
 //! is down or silent.
 //!
 //! [`KeepPath::attach`] makes a device and attaches the programs of `bpf/keep.bpf.c` to the
-//! link's interface. What the interface is about to send to a peer that is away can be read from
-//! the device; what is written to the device goes out on the link. The programs note which peers
-//! and flows were seen, in the [`PeerTable`]. See `docs/data-path.md`.
+//! link's interface. Packets that the interface is about to send to a peer that is away can be read
+//! from the device. Packets that are written to the device go out on the link. The programs note which
+//! peers and flows were seen, in the [`PeerTable`]. See `docs/data-path.md`.
 
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
@@ -58,13 +58,13 @@ pub struct KeepPath {
     counters: Counters,
     mode: AttachMode,
     protocols: Protocols,
-    /// Whether a beat has packets taken.
+    /// Whether a heartbeat lets the programs take packets.
     may_take: bool,
 }
 
 impl KeepPath {
     /// Attaches to the interface `link` of the calling thread's network namespace. Packets are
-    /// taken from the first [`KeepPath::beat`] on. `seed` is unpredictable.
+    /// taken from the first [`KeepPath::beat`] on. `seed` must be unpredictable.
     ///
     /// With [`Protocols::AllButTcp`] a [`DataPath`](crate::datapath::DataPath) may be at the same
     /// interface.
@@ -166,7 +166,7 @@ impl KeepPath {
         retry(|| self.device.write(frame.as_read()))
     }
 
-    /// Sends a frame out on the link with other addresses of the link layer. It has a header of Ethernet. A
+    /// Sends a frame out on the link with other link-layer addresses. The frame has an Ethernet header. A
     /// detached path sends nothing.
     pub fn send_with(&self, frame: &Frame, addresses: &LinkAddresses) -> io::Result<()> {
         if self.hooks.is_none() {
@@ -197,7 +197,7 @@ impl KeepPath {
         self.hooks = None;
     }
 
-    /// Has all packets pass from now on, until the next beat.
+    /// Lets all packets pass from now on, until the next heartbeat.
     pub fn stop_taking(&self) {
         self.heartbeat.store(0, 0);
     }
@@ -255,7 +255,7 @@ impl Announcements {
         unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
     }
 
-    /// Takes all there are.
+    /// Takes all announcements.
     pub fn take(&self, peers: &mut Vec<PeerId>) -> io::Result<()> {
         self.ring
             .consume()

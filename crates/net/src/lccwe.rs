@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The congestion control of LC and CWE in the kernel (`bpf/lccwe.bpf.c`): loaded,
-//! registered under a name, which gets reports of handoffs.
+//! Loads the congestion control of LC and CWE (`bpf/lccwe.bpf.c`), registers it under a
+//! name, and reports handoffs to it.
 //!
 //! A congestion control is registered for the whole kernel, and any socket may select it
-//! by its name (`TCP_CONGESTION`). From Linux 6.4 on the registration is a link, which
-//! goes with its owner, however that ends; sockets that have selected it keep it. Before
-//! 6.4 a child process removes a killed owner's (`guardian`).
+//! by its name (`TCP_CONGESTION`). From Linux 6.4 on the registration is a link: it vanishes
+//! with its owner, however the owner ends. Sockets that have selected it keep it. Before 6.4
+//! a child process removes the registration of a killed owner (`guardian`).
 
 mod event;
 mod guardian;
@@ -32,25 +32,25 @@ use crate::datapath::monotonic_ns;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lccwe.bpf.o"));
 
-/// The name that it has unless another one is given.
+/// The default name.
 pub const NAME: &str = "holdfast_lccwe";
 
-/// Its registration by a link, and without one.
+/// The map of a registration by a link, and of one without a link.
 const LINKED: &str = "lccwe_linked";
 const UNLINKED: &str = "lccwe_unlinked";
 /// The map of handoffs, and `HANDOFFS_MAX`.
 const HANDOFFS: &str = "lccwe_handoffs";
 const HANDOFFS_MAX: u32 = 1024;
-/// `struct handoff`'s end of one that goes on.
+/// The end in `struct handoff` while the handoff goes on.
 const GOES_ON: u64 = u64::MAX;
-/// Events that one look takes at most.
+/// Limit of events that one call returns.
 const EVENTS_MAX: usize = 4096;
 
 /// A registered congestion control; its registration goes when this is dropped.
 pub struct CongestionControl {
-    // Dropped first: the registration before what it stands on.
+    // Dropped first: the registration before the programs and maps that it uses.
     _registration: Link,
-    // Only where the registration is no link of the kernel's.
+    // None if the registration is a link of the kernel.
     _guardian: Option<Guardian>,
     nudge: Option<Link>,
     object: Object,
@@ -60,7 +60,7 @@ pub struct CongestionControl {
     going_on: Mutex<Vec<InterfaceKey>>,
 }
 
-/// `struct key`: the network namespace and the interface.
+/// `struct interface_key`: the network namespace and the interface.
 type InterfaceKey = [u8; 16];
 
 impl std::fmt::Debug for CongestionControl {
@@ -73,7 +73,7 @@ impl std::fmt::Debug for CongestionControl {
     }
 }
 
-/// What of the object is loaded.
+/// The parts of the object that are loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Parts {
     linked: bool,
@@ -125,7 +125,7 @@ impl CongestionControl {
             .maps_mut()
             .find(|map| map.name() == map_name)
             .ok_or_else(|| io::Error::other("BPF programs: no congestion control"))?;
-        // Before there is something to take back.
+        // Started before there is a registration to remove.
         let guardian = if parts.linked {
             None
         } else {
@@ -161,13 +161,13 @@ impl CongestionControl {
         &self.name
     }
 
-    /// Its registration goes with its owner, however that ends (Linux 6.4).
+    /// Whether the registration vanishes with its owner, however the owner ends (Linux 6.4).
     pub const fn is_linked(&self) -> bool {
         self.linked
     }
 
-    /// Sockets that have selected it under an owner before receive handoffs: for that the
-    /// caller needs CAP_SYS_ADMIN.
+    /// Whether sockets that have selected it under a former owner receive handoffs. For that
+    /// the caller needs CAP_SYS_ADMIN.
     pub fn adopts(&self) -> bool {
         let mut first = 0;
         // SAFETY: the kernel writes a number to `first`.
@@ -175,13 +175,13 @@ impl CongestionControl {
         result == 0
     }
 
-    /// Its sockets can be made to send at the end of a handoff.
+    /// Whether its sockets can be made to send at the end of a handoff.
     pub const fn nudges(&self) -> bool {
         self.nudge.is_some()
     }
 
-    /// The interface of the calling thread's network namespace is being handed off since
-    /// now; sockets see it at once.
+    /// A handoff of this interface of the calling thread's network namespace begins now.
+    /// Sockets see it at once.
     pub fn handoff_started(&self, ifindex: u32) -> io::Result<()> {
         let key = Self::key(ifindex)?;
         self.set_handoff(ifindex, monotonic_ns(), GOES_ON)?;
@@ -189,9 +189,9 @@ impl CongestionControl {
         Ok(())
     }
 
-    /// The handoff that was started last is over: the ambiguous period begins, and the
-    /// interface's sockets in the calling thread's namespace try to send. Without a start
-    /// it is nothing.
+    /// The handoff that was started last is over: the ambiguous period begins, and our sockets
+    /// in the calling thread's namespace try to send. Without a handoff in progress nothing
+    /// happens.
     pub fn handoff_finished(&self, ifindex: u32) -> io::Result<()> {
         let Some([start_ns, GOES_ON]) = self.handoff(ifindex)? else {
             return Ok(());
@@ -200,8 +200,8 @@ impl CongestionControl {
         self.nudge()
     }
 
-    /// A handoff with its begin and end, nanoseconds of CLOCK_MONOTONIC, for one that was
-    /// known later than it was.
+    /// Sets a handoff with its begin and end, nanoseconds of CLOCK_MONOTONIC: for a handoff
+    /// that was reported late.
     pub fn set_handoff(&self, ifindex: u32, start_ns: u64, finish_ns: u64) -> io::Result<()> {
         let mut value = [0; 16];
         value[..8].copy_from_slice(&start_ns.to_ne_bytes());
@@ -214,8 +214,8 @@ impl CongestionControl {
         Ok(())
     }
 
-    /// An interface has another index now, as a modem that was away has: a handoff that goes
-    /// on is the new one's, and the old one is forgotten.
+    /// An interface has another index now, such as a modem that was unplugged. A handoff that
+    /// goes on moves to the new index, and the old index is forgotten.
     pub fn rename(&self, old: u32, new: u32) -> io::Result<()> {
         if let Some([start_ns, GOES_ON]) = self.handoff(old)? {
             self.set_handoff(new, start_ns, GOES_ON)?;
@@ -236,7 +236,7 @@ impl CongestionControl {
         }
     }
 
-    /// What was judged since the last look; of more than some 500 the first ones.
+    /// The events since the last call. The ring holds about 600; further ones are lost.
     pub fn events(&self) -> io::Result<Vec<Event>> {
         let mut events = Vec::new();
         let map = self.map("judgements")?;
@@ -281,7 +281,7 @@ impl CongestionControl {
         }))
     }
 
-    /// Each of its sockets in the calling thread's namespace tries to send.
+    /// Has each of its sockets in the calling thread's namespace try to send.
     fn nudge(&self) -> io::Result<()> {
         let Some(link) = &self.nudge else {
             return Ok(());
@@ -292,7 +292,7 @@ impl CongestionControl {
         Ok(())
     }
 
-    /// `struct key`.
+    /// The map's key: `struct interface_key`.
     fn key(ifindex: u32) -> io::Result<InterfaceKey> {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&net_cookie()?.to_ne_bytes());
@@ -312,8 +312,8 @@ impl CongestionControl {
     }
 }
 
-/// Sockets keep the programs and the map: what goes on there would never end. (A killed
-/// owner's handoff ends by itself, `HANDOFF_NS_MAX` after its begin.)
+/// Ends the handoffs in progress: sockets keep the programs and the map. (A killed owner's
+/// handoff ends by itself, `HANDOFF_NS_MAX` after its begin.)
 impl Drop for CongestionControl {
     fn drop(&mut self) {
         let mut going_on = self.going_on.lock().unwrap_or_else(PoisonError::into_inner);
@@ -378,8 +378,8 @@ fn load(name: &str, parts: Parts) -> io::Result<Object> {
     open.load().map_err(|error| bpf("load", &error))
 }
 
-/// The map that an owner before or beside has made (keys have the namespace in them), if
-/// sockets or an owner still hold it, and the kernel lets the caller look (`adopts`).
+/// The map of another owner, former or present. None if no socket or owner holds it any more, or the
+/// kernel does not let the caller find it (`adopts`). Owners can share it: keys have the namespace in them.
 fn known_handoffs() -> Option<MapHandle> {
     let size = size_of::<InterfaceKey>() as u32;
     let is_it = |info: &MapInfo| {
@@ -423,7 +423,7 @@ fn open(name: &str) -> io::Result<OpenObject> {
     Err(io::Error::other("BPF programs: no field for the name"))
 }
 
-/// One line on why the kernel does not take it.
+/// One line on why the kernel refuses it.
 fn explain(name: &str, error: &io::Error) -> io::Error {
     let why = if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         "this kernel has no type information (CONFIG_DEBUG_INFO_BTF); ".to_owned()

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The mobile's data path: each flow's newest numbers are noted, and its window
-//! closed while that is ordered. No packet takes a detour.
+//! The mobile's data path: it notes the newest numbers of each flow, and closes the flow's window while
+//! the daemon orders that. Packets stay in the kernel, but for those of a [`Detour`].
 //!
 //! [`MobilePath::attach`] attaches the programs of `bpf/mobile.bpf.c` to both ways of the
 //! interface. [`FlowMaps`] reads their notes and gives them orders; it can be lent
 //! to another process too, which then knows the flows of an owner that has died.
-//! [`AckSender`] sends ACKs as if the MH had.
+//! [`AckSender`] sends ACKs as the MH would.
 
 use std::io;
 use std::time::Duration;
@@ -43,25 +43,25 @@ pub use withheld_segments::{NotedWithheldSegment, Pause, Pauses, Woken, boottime
 use program::{ProgramSettings, Reads};
 use record::{KEY_BYTES, Read, VALUE_BYTES, or_the_others};
 
-/// The marks of packets on their way from a device up into the host: this plus the lower half
-/// of the device's index. See [`crate::datapath::OWN_MARK_BASE`], which is another's.
+/// The marks of packets that a device gives up into the host: this plus the lower half of the
+/// device's index. The gateway's data path has another base, [`crate::datapath::OWN_MARK_BASE`].
 const OWN_MARK_BASE: u32 = 0x484d_0000;
 
-/// Older than this, the heartbeat no longer holds and nothing is taken.
+/// If the heartbeat is older than this, no packet is taken.
 const HEARTBEAT_AGE_MAX: Duration = Duration::from_millis(200);
 
-/// Flows that are noted unless set otherwise; beyond, those that were seen least go.
+/// Limit of noted flows, unless the operator sets another one. The least recently used are evicted.
 pub const FLOWS_MAX: u32 = 8192;
 
-/// A released number is stored by itself for this time. From the flow's next segment on the programs
-/// store it.
+/// A released number stays in the map of woken flows for this time. The programs copy it into the
+/// flow's record at the flow's next segment.
 const RELEASED_FOR: Duration = Duration::from_secs(30);
 
-/// A segment that was released no longer ago than this is acknowledged by the guard if the daemon hangs:
-/// longer than it takes until that is seen.
-const UNSAID_FOR: Duration = Duration::from_secs(3);
+/// If the daemon hangs, the guard acknowledges a released segment that was withheld within this time. It
+/// is longer than the guard takes to detect the hang.
+const UNACKNOWLEDGED_FOR: Duration = Duration::from_secs(3);
 
-/// A record that is being written so often when it is read is left out.
+/// A record is left out if a program was writing it at each of this many reads.
 const READ_TRIES: usize = 4;
 
 // Fields of `struct control` in the C source.
@@ -95,9 +95,9 @@ impl MobilePath {
         Ok(Self::attach_with(programs, interface, mode, None)?.0)
     }
 
-    /// The same for `wake`: of each bulk download a segment is left unacknowledged, while the
-    /// deadline of what is ordered holds. And the word of flows that pause; none where the kernel
-    /// has no compiler for programs: there [`FlowMaps::pausing`] has to be called.
+    /// The same for `wake`: a segment of each bulk download stays unacknowledged while the orders'
+    /// deadline holds. Also returns the reports of flows that pause. There are none if the kernel has no
+    /// compiler for programs (JIT): then the caller uses [`FlowMaps::pausing`].
     pub fn attach_withholding(
         interface: &str,
         mode: AttachMode,
@@ -109,8 +109,8 @@ impl MobilePath {
                 let pauses = Pauses::open(&programs.map("pauses")?)?;
                 (programs, Some(pauses))
             }
-            // The error of a kernel without a compiler about callbacks (EINVAL; before 5.15, which has no
-            // timers either, the same).
+            // A kernel without a compiler refuses callbacks with EINVAL. So does a kernel before 5.15,
+            // which has no timers.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 (load_withholding(&interface, flows_max, false)?, None)
             }
@@ -120,7 +120,7 @@ impl MobilePath {
         Ok((path, pauses))
     }
 
-    /// The same, with a device for what the gateway has compressed.
+    /// As [`MobilePath::attach`], with a device for the segments that the daemon has to see.
     pub fn attach_with_detour(
         interface: &str,
         mode: AttachMode,
@@ -142,7 +142,7 @@ impl MobilePath {
     ) -> io::Result<(Self, Option<Detour>)> {
         let maps = FlowMaps::of(&programs, &interface)?;
         let counters = Counters::of(&programs, MOBILE_PATH)?;
-        // Who gives back stands before who takes.
+        // The program that gives packets back is attached before those that take packets.
         let detour = device.map(|device| Detour::attach(&programs, device, mode));
         let detour = detour.transpose()?;
         let attach = |name, side| programs.attach(name, interface.ifindex, side, mode);
@@ -219,7 +219,7 @@ fn settings(interface: &Interface, flows_max: u32, device: Option<u32>) -> Progr
     }
 }
 
-/// What is known of flows, and what is ordered for them.
+/// The records of flows, and the orders for them.
 #[derive(Debug)]
 pub struct FlowMaps {
     flows: MapHandle,
@@ -268,7 +268,7 @@ impl FlowMaps {
         })
     }
 
-    /// The kernel's numbers of these maps.
+    /// The kernel's IDs of these maps.
     pub fn ids(&self) -> io::Result<Vec<u32>> {
         [
             &self.flows,
@@ -324,13 +324,13 @@ impl FlowMaps {
         Ok(None)
     }
 
-    /// From now on, and while the deadline holds, the flow's window is 0 in all that goes out.
+    /// From now on the flow's segments leave with a window of 0, while the orders' deadline holds.
     pub fn close(&self, flow: &FlowKey) -> io::Result<()> {
         self.order(flow, [0, 0])
     }
 
-    /// From now on, and while the deadline holds, its window ends at `edge` in all that goes out,
-    /// or before, where the MH's own does.
+    /// From now on the flow's segments leave with a window that ends at `edge`, while the orders' deadline
+    /// holds. If the MH's own window ends before `edge`, it stays.
     pub fn limit_window(&self, flow: &FlowKey, edge: SeqNum) -> io::Result<()> {
         self.order(flow, [1, edge.get()])
     }
@@ -344,10 +344,10 @@ impl FlowMaps {
             .map_err(io::Error::other)
     }
 
-    /// No longer.
+    /// Removes the order of [`FlowMaps::close`] or [`FlowMaps::limit_window`].
     pub fn open_window(&self, flow: &FlowKey) -> io::Result<()> {
         match self.closed.delete(&record::key(flow)) {
-            // An evicted one is open already.
+            // The window of an evicted flow is open already.
             Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
                 Err(io::Error::other(error))
             }
@@ -355,7 +355,7 @@ impl FlowMaps {
         }
     }
 
-    /// The flows that are closed or limited, as far as they are known.
+    /// The flows whose window is closed or limited, as far as they are noted.
     pub fn closed_flows(&self) -> io::Result<Vec<NotedFlow>> {
         let mut found = Vec::new();
         let mut failed = None;
@@ -379,7 +379,7 @@ impl FlowMaps {
         Ok(value.map(withheld_segments::read))
     }
 
-    /// The flow that pauses by the programs' notes, if the MH has sent nothing newer since.
+    /// The record of a flow that pauses, if the MH has acknowledged nothing newer since.
     pub fn paused(&self, pause: &Pause) -> io::Result<Option<NotedFlow>> {
         let flow = self.read(&pause.key)?;
         Ok(flow.filter(|noted| noted.flow.rcv_nxt == pause.ack))
@@ -391,18 +391,20 @@ impl FlowMaps {
         Ok(held.into_iter().map(|(noted, _)| noted).collect())
     }
 
-    /// The same, and those whose segment was released lately and whose MH has sent nothing since: a daemon that
-    /// hangs does not either.
-    pub fn unsaid_flows(&self) -> io::Result<Vec<NotedFlow>> {
+    /// The same, and flows whose segment was released lately and is not acknowledged yet: a daemon that hangs
+    /// sends no made ACK for it.
+    pub fn unacknowledged_flows(&self) -> io::Result<Vec<NotedFlow>> {
         let now = datapath::now();
         let held = self.withheld_where(|withheld| {
-            let unsaid = withheld.unsaid_from.is_some_and(|at| at + UNSAID_FOR > now);
-            withheld.is_held() || unsaid
+            let unacknowledged = withheld
+                .unacknowledged_from
+                .is_some_and(|at| at + UNACKNOWLEDGED_FOR > now);
+            withheld.is_held() || unacknowledged
         })?;
         Ok(held.into_iter().map(|(noted, _)| noted).collect())
     }
 
-    /// Those of them that pause at `now`: no ACK was lowered lately.
+    /// The flows with a withheld segment that pause at `now`: no ACK was lowered lately.
     pub fn pausing(&self, now: Instant) -> io::Result<Vec<NotedFlow>> {
         let mut held = self.withheld_where(NotedWithheldSegment::is_held)?;
         held.retain(|(noted, withheld)| {
@@ -412,7 +414,7 @@ impl FlowMaps {
         Ok(held.into_iter().map(|(noted, _)| noted).collect())
     }
 
-    /// The flows whose state for `wake` is such a one.
+    /// The flows whose state for `wake` fulfils `is_such`.
     fn withheld_where(
         &self,
         is_such: impl Fn(&NotedWithheldSegment) -> bool,
@@ -432,7 +434,7 @@ impl FlowMaps {
         or_the_others(found, failed)
     }
 
-    /// The flow was woken, by a made ACK with the number `woken.released`.
+    /// Notes that a made ACK with the number `woken.released` has woken the flow.
     pub fn wake(&self, flow: &FlowKey, woken: &Woken) -> io::Result<()> {
         self.woken
             .update(&record::key(flow), &woken.emit(), MapFlags::ANY)
@@ -442,8 +444,8 @@ impl FlowMaps {
         Ok(())
     }
 
-    /// Nothing below leaves any more: a made ACK has this number. Echoes that are being renewed stay
-    /// renewed.
+    /// A made ACK has this number: no lower one leaves any more. Echoes that are being replaced are
+    /// still replaced.
     pub fn release(&self, flow: &FlowKey, ack: SeqNum) -> io::Result<()> {
         let before = self
             .woken
@@ -459,12 +461,12 @@ impl FlowMaps {
         self.wake(flow, &Woken { until, ..released })
     }
 
-    /// What is ordered holds until then, CLOCK_MONOTONIC; costs one store.
+    /// Orders hold until `deadline`, CLOCK_MONOTONIC. Costs one store.
     pub fn set_orders_until(&self, deadline: Instant) {
         self.values.store(ORDERS_UNTIL, deadline.as_nanos());
     }
 
-    /// Until when what is ordered holds.
+    /// The deadline of the orders.
     pub fn orders_until(&self) -> Instant {
         Instant::from_nanos(self.values.load(ORDERS_UNTIL))
     }

@@ -92,7 +92,7 @@ impl NetNs {
 
     /// A command whose child enters the namespace before it is executed and
     /// is killed when the spawning thread ends. It has a process group of its own: a
-    /// terminal's Ctrl-C is ours to act on, and does not end it under our hands.
+    /// terminal's Ctrl-C reaches this process alone, which then ends the child.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         let fd = Arc::clone(&self.fd);
@@ -248,13 +248,13 @@ impl Drop for ChildGuard {
     }
 }
 
-/// The time between two looks at a child that is waited for with a limit.
+/// The time between two checks whether a child has ended.
 const WAIT_POLL: Duration = Duration::from_millis(2);
 
 /// A spawn to be done by the thread that lives as long as the process.
 type SpawnJob = Box<dyn FnOnce() + Send>;
 
-/// The way to that thread. Its queue is bounded by the callers, who each wait
+/// The channel to that thread. Its queue is bounded by the callers, who each wait
 /// for the answer.
 fn spawner() -> &'static Mutex<Sender<SpawnJob>> {
     static SPAWNER: OnceLock<Mutex<Sender<SpawnJob>>> = OnceLock::new();

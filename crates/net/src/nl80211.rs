@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The Wi-Fi of an interface, by nl80211: its access point and how strong
-//! the signal is, when it leaves one access point and joins another.
+//! The Wi-Fi of an interface, by nl80211: its access point, the strength of the signal,
+//! and when it leaves one access point and joins another.
 //!
-//! A station's view alone: events of the multicast groups `mlme` and `config`, the signal by
-//! asking, and the access points of the last scans by a query. Both sockets stay in the namespace in which they were opened, and do not block.
-//! Nothing is changed, but the threshold of [`WifiMonitor::set_threshold`].
+//! A station's view alone: events come by the multicast groups `mlme` and `config`. The signal, and the access
+//! points of the last scans, come by queries. Both sockets stay in the namespace in which they were opened, and
+//! do not block. Nothing is changed, but the threshold of [`WifiMonitor::set_threshold`].
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,7 +27,7 @@ mod tests;
 use codec::Message;
 pub use codec::{AccessPoint, StationSignal, WifiEvent, WifiRole};
 
-/// Multicast groups for a station's connections; events come by one of them.
+/// Multicast groups for a station's connections; each event comes by one of them.
 const GROUPS: [&str; 2] = ["mlme", "config"];
 
 /// The Wi-Fi of one interface.
@@ -92,7 +92,7 @@ impl WifiMonitor {
 
     /// The signal of the access point that the interface is associated with.
     ///
-    /// It may take as long as the driver takes to ask its hardware.
+    /// It may take as long as the driver takes to query its hardware.
     pub fn signal(&mut self) -> io::Result<StationSignal> {
         let request = Message::get_stations(self.ifindex);
         let answers = self.request(request, NLM_F_DUMP)?;
@@ -107,15 +107,15 @@ impl WifiMonitor {
     }
 
     /// From now on an event reports when the signal falls below `dbm`, and when it has risen
-    /// above it by `hysteresis_db`; until it is associated anew, or this is dropped. It takes
-    /// replaces what others have set, a supplicant's background scan for one.
+    /// above it by `hysteresis_db`. This ends when the interface is associated anew, or this is dropped. It
+    /// replaces a threshold of others, for example of a supplicant's background scan.
     pub fn set_threshold(&mut self, dbm: i32, hysteresis_db: u32) -> io::Result<()> {
         self.request_threshold(dbm, hysteresis_db)?;
         self.has_threshold = true;
         Ok(())
     }
 
-    /// The kernel takes it from a process with `CAP_NET_ADMIN` alone.
+    /// Only a process with `CAP_NET_ADMIN` may set it.
     fn request_threshold(&self, dbm: i32, hysteresis_db: u32) -> io::Result<()> {
         if let Some(broker) = privileges::broker() {
             return broker.set_wifi_threshold(self.ifindex, dbm, hysteresis_db);
@@ -160,7 +160,7 @@ pub fn wifi_interfaces() -> io::Result<Vec<(u32, WifiRole)>> {
 impl Drop for WifiMonitor {
     fn drop(&mut self) {
         if self.has_threshold {
-            // 0: none. The threshold ends with the interface.
+            // 0 removes the threshold. An error: the interface was removed, and the threshold with it.
             let _ = self.request_threshold(0, 0);
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who has the capabilities: a daemon's packet process gives them up, and its broker process keeps them.
+//! The capabilities: a daemon's packet process drops them, and its broker process keeps them.
 //!
 //! The daemon reads packets from anywhere, so it should not be able to do more than it needs. But an
 //! interface that was removed and is there again needs new devices and programs. So the daemon
@@ -41,11 +41,11 @@ pub(crate) use message::{Answer, Request, receive, send};
 /// This program, even if its file was replaced by another version.
 pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// From this kernel on, who has a map's descriptor may use it without `CAP_BPF`.
+/// From this kernel on, a process with a map's descriptor may use the map without `CAP_BPF`.
 pub const KERNEL_MIN: (u32, u32) = (5, 19);
 
-/// What a daemon of root keeps: its files may belong to others, and a reload may open low ports. The units
-/// have none of them.
+/// The capabilities that a daemon of root keeps: its files may belong to others, and a reload may open low
+/// ports. The units have none of these.
 const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
@@ -87,7 +87,7 @@ pub fn hand_over(arguments: &[String], moves_routes: bool) -> io::Result<bool> {
     command
         .arg0("holdfast")
         .args(arguments)
-        // What is sent to the daemon's group is not meant for it.
+        // A signal to the daemon's process group is not meant for it.
         .process_group(0)
         .env_remove("NOTIFY_SOCKET")
         .stdin(Stdio::from(theirs))

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{self, EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
-/// From here on the kernel's slack is too short to matter: 5 us.
+/// In waits up to this the kernel's slack is too short to matter: 5 us.
 const EXACT: Duration = Duration::from_millis(1);
 
 /// Waits until one of `fds` can be read or `timeout` is over; returns which can.
@@ -35,9 +35,9 @@ pub fn wait_readable<const N: usize>(
     }
 }
 
-/// How long the next wait is if so much is left. The kernel lets a wait be late by a thousandth of
-/// its length, or a 200th in a process with a lower priority (`select_estimate_accuracy` in
-/// `fs/select.c`): 38 ms of 38 s. So the last bit is waited for anew.
+/// The length of the next wait if `left` is left. The kernel may end a wait late by a thousandth of its
+/// length: by 38 ms of 38 s. In a process with a lower priority it is a 200th (`select_estimate_accuracy`
+/// in `fs/select.c`). So the last part is a wait of its own.
 fn step(left: Duration) -> Duration {
     if left > EXACT {
         left.saturating_sub(left / 64)
@@ -52,7 +52,7 @@ fn poll<const N: usize>(
     timeout: Option<Duration>,
 ) -> io::Result<Option<[bool; N]>> {
     let mut polled = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-    // Longer than a timespec is for ever.
+    // A timeout that no timespec can hold is endless.
     let time = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match event::poll(&mut polled, time.as_ref()) {
         Ok(_) => Ok(Some(polled.map(|fd| !fd.revents().is_empty()))),
@@ -61,8 +61,8 @@ fn poll<const N: usize>(
     }
 }
 
-/// Wakes a thread that waits for it to become readable: an eventfd. Clones wake
-/// the same one.
+/// An eventfd: it becomes readable, and wakes a thread that waits for that. Clones
+/// wake the same thread.
 #[derive(Clone, Debug)]
 pub struct Waker {
     file: Arc<File>,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Datagrams that are answered from the address at which they arrived.
 //!
-//! A socket that listens at all addresses sends from the one that the route prefers. A stateful firewall on the way
-//! drops an answer from another address than the one that was written to.
+//! A socket that listens at all addresses sends from the address that the route prefers. A stateful firewall drops
+//! an answer whose source is not the address to which the datagram was sent.
 //!
 //! Source: ip(7) `IP_PKTINFO`, ipv6(7) `IPV6_RECVPKTINFO`.
 
@@ -101,13 +101,13 @@ pub fn reply(socket: impl AsFd, octets: &[u8], to: &Correspondent) -> io::Result
 impl Correspondent {
     fn note(&mut self, message: &ControlMessageOwned) {
         match message {
-            // With a group or all hosts as destination it is an address of this host none the less.
+            // For a datagram to a group or to all hosts this is an address of this host too.
             ControlMessageOwned::Ipv4PacketInfo(info) => {
                 self.at = Some(IpAddr::from(info.ipi_spec_dst.s_addr.to_ne_bytes()));
             }
             ControlMessageOwned::Ipv6PacketInfo(info) => {
                 let at = std::net::Ipv6Addr::from(info.ipi6_addr.s6_addr);
-                // None can be sent from a group.
+                // A group is no source address.
                 self.at = (!at.is_multicast()).then_some(at.into());
                 self.ifindex = if at.is_unicast_link_local() {
                     info.ipi6_ifindex

@@ -47,12 +47,12 @@ pub struct LinkInfo {
     pub mtu: u32,
     /// Whether it has been brought up (IFF_UP).
     pub up: bool,
-    /// Whether there is a carrier (IFF_LOWER_UP), and no daemon withholds it: until the keys
-    /// of a Wi-Fi are there, its driver drops all packets (IF_OPER_DORMANT, RFC 2863).
+    /// Whether there is a carrier (IFF_LOWER_UP), and the link is not dormant: until a Wi-Fi
+    /// has its keys, its driver drops all packets (IF_OPER_DORMANT, RFC 2863).
     pub carrier: bool,
     /// What its frames start with: `ARPHRD_*` of `include/uapi/linux/if_arp.h`.
     pub link_type: u16,
-    /// The kind of a virtual device, "bridge" for one; empty for hardware.
+    /// The kind of a virtual device, for example "bridge"; empty for hardware.
     pub kind: String,
     /// The bridge, bond or VRF that it is a port of.
     pub master: Option<u32>,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A file of fixed-size records that outlives the process that writes it.
 //!
-//! The file is mapped: writing a record is a copy in memory, and what was written is
-//! there for a successor even after SIGKILL (not after a loss of power: it belongs on
-//! a tmpfs such as `/run`). A record may be torn when the writer died in the middle
-//! of it; the reader has to distinguish them.
+//! The file is mapped: writing a record is a copy in memory. A successor finds what was
+//! written even after SIGKILL, but not after a loss of power: the file belongs on a tmpfs
+//! such as `/run`. A record may be torn if the writer died in the middle of it: the reader
+//! has to detect that.
 //!
 //! The file is locked while it is open, so that two daemons cannot share it. All its
 //! space is reserved before it is mapped: a write to a mapping that finds no space ends
-//! the process (SIGBUS). A header separates our files from those of others, which are left
-//! as they are.
+//! the process (SIGBUS). A header distinguishes our files from others, which are left as
+//! they are.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Read as _};
@@ -56,7 +56,7 @@ pub enum Opened<const N: usize> {
 
 impl<const N: usize> StateFile<N> {
     /// Opens or creates the file with room for `slots` records; what a predecessor
-    /// left in it is kept as far as there is room. `is_record` knows a record that is
+    /// left in it is kept as far as there is room. `is_record` returns whether a record is
     /// whole: files of versions before 0.2 had no header.
     ///
     /// Errors: no permission, no such directory, `WouldBlock` if another process has
@@ -69,7 +69,7 @@ impl<const N: usize> StateFile<N> {
         let slots = slots.max(1);
         let mut file = open_regular(path)?;
         let content = Content::read(&mut file, is_record)?;
-        // It is ours: the mode of a file of others stays too.
+        // Only now, since it is ours: a file of others keeps its mode too.
         if file.metadata()?.mode() & 0o077 != 0 {
             file.set_permissions(Permissions::from_mode(0o600))?;
         }
@@ -80,7 +80,7 @@ impl<const N: usize> StateFile<N> {
             if !is_full {
                 return Err(error);
             }
-            // What was reserved of it before the space ended goes too.
+            // This also frees the part that was allocated before the space ended.
             file.set_len(0)?;
             let left = content.records.into_iter().filter(is_used).collect();
             return Ok(Opened::NoSpace { error, left });
@@ -167,7 +167,7 @@ fn header<const N: usize>() -> [u8; HEADER_BYTES] {
     header
 }
 
-/// What is in the file.
+/// The content of the file.
 struct Content<const N: usize> {
     /// It has the header of this version; its records stand where they are to stand.
     has_header: bool,
@@ -252,7 +252,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Takes the space for the first `bytes` bytes, holes among them, and makes the file as long.
+/// Allocates space for the first `bytes` bytes, also in holes. The file is at least as long afterwards.
 fn allocate(file: &File, bytes: usize) -> io::Result<()> {
     loop {
         // SAFETY: posix_fallocate takes no pointers.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//! What every system call's result goes through.
+//! Helpers for system calls: results, options, errors.
 
 use std::ffi::c_int;
 use std::io;

@@ -7,12 +7,12 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _};
 
-/// Bytes that are asked for: up to `tcpi_rcv_wnd`, of Linux 6.2.
+/// Bytes that are requested: up to `tcpi_rcv_wnd` of Linux 6.2.
 const ASKED_BYTES: usize = 236;
 /// `TCP_INFINITE_SSTHRESH` (`include/net/tcp.h`).
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// A connection at one point in time. A value that the kernel is too old for is 0.
+/// A connection at one point in time. A value is 0 if the kernel is too old for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Timeouts since the last ACK of new data: by how much the timer has backed off.
@@ -36,7 +36,7 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
-    /// Asks for the connection of a TCP socket.
+    /// Reads the kernel's data about the connection of a TCP socket.
     ///
     /// Errors: it is no TCP socket.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {

@@ -8,14 +8,14 @@ use crate::syscall::set_option;
 
 /// A buffer of this many windows, which the kernel doubles, does not limit the window, however small the segments.
 const BUFFER_WINDOWS: u32 = 4;
-/// The largest window without a scale. A larger one is reached as the kernel measures it: its buffer is left alone.
+/// The largest window without a scale. For a larger window the kernel tunes the buffer, so that is left alone.
 const FIXED_WINDOW_MAX: u32 = 0xffff;
 
 /// A connection that is read with a largest window.
 ///
-/// The kernel raises the socket's limit when it enlarges the buffer: so the buffer of a small window has one size.
-/// It raises the limit too when a segment is larger than all before it (seen on Linux 6.18 and 7.2): so each read
-/// sets it anew. Until the next read a large window may be exceeded.
+/// The kernel raises the limit when it enlarges the buffer. So the buffer of a small window has a fixed size. The
+/// kernel also raises the limit when a segment is larger than all before it (seen on Linux 6.18 and 7.2). So each
+/// read sets the limit anew. Until the next read a large window may be exceeded.
 #[derive(Clone, Copy, Debug)]
 pub struct ClampedReader<'a> {
     stream: &'a TcpStream,
@@ -33,7 +33,7 @@ impl<'a> ClampedReader<'a> {
         if let Some(bytes) = window_bytes_max.filter(|bytes| *bytes <= FIXED_WINDOW_MAX) {
             let buffer_bytes = (bytes * BUFFER_WINDOWS) as libc::c_int;
             let set = |option| set_option(stream, libc::SOL_SOCKET, option, buffer_bytes);
-            // Without the right to pass it, the system's largest buffer.
+            // Without CAP_NET_ADMIN the system's limit holds.
             set(libc::SO_RCVBUFFORCE).or_else(|_| set(libc::SO_RCVBUF))?;
         }
         Ok(Self {

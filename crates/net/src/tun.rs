@@ -49,12 +49,12 @@ pub struct TunOptions {
     pub name: String,
     /// What a frame starts with.
     pub kind: LayerKind,
-    /// Super-segments whole: a `virtio_net_hdr` before each frame
+    /// Super-segments come whole: a `virtio_net_hdr` before each frame
     /// ([`VNET_HDR_BYTES`]), checksums and TSO for IPv4 and IPv6, with ECN.
-    /// Off: frames as a wire would carry them.
+    /// False: frames are as on a wire.
     pub offload: bool,
-    /// Frames that may wait for a read; the kernel drops beyond. None: the
-    /// kernel's default (500 for TUN, 1000 for TAP).
+    /// Frames that may wait for a read; the kernel drops further frames. None:
+    /// the kernel's default (500 for TUN, 1000 for TAP).
     pub queue_len: Option<u32>,
     /// The device's MTU in octets; none: the kernel's default (1500).
     pub mtu: Option<u32>,
@@ -180,7 +180,7 @@ impl Tun {
         check(result).map_err(|error| at(&format!("set carrier of {}", self.name), &error))
     }
 
-    /// Changes what the rest of the system takes for the start of its frames: `ARPHRD_*` of
+    /// Sets the link type that the rest of the system sees: `ARPHRD_*` of
     /// `include/uapi/linux/if_arp.h`. Errors: the device is up.
     pub fn set_link_type(&self, link_type: u16) -> io::Result<()> {
         // SAFETY: TUNSETLINK takes its argument by value.
@@ -306,7 +306,7 @@ fn enable_offload(file: &File) -> io::Result<()> {
             )
         })
     };
-    // Before Linux 6.2 super-packets of UDP come in their pieces.
+    // Before Linux 6.2 super-packets of UDP come cut into their datagrams.
     set(of_tcp | TUN_F_USO4 | TUN_F_USO6).or_else(|_| set(of_tcp))
 }
 

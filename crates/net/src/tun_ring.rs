@@ -16,7 +16,7 @@ use io_uring::{EnterFlags, IoUring, opcode, squeue};
 const ENTRIES: u32 = 256;
 /// The longest packet that a device gives.
 pub const PACKET_BYTES_MAX: usize = 65_536;
-/// A longer wait ends early: the kernel's sum with the present time must not overflow.
+/// A longer wait ends after this: the kernel adds it to the present time, which must not overflow.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 /// Kinds of requests, in the upper half of `user_data`. The lower half has the number of the device
 /// or of the watched descriptor.
@@ -91,7 +91,7 @@ impl<const N: usize, const W: usize> TunRing<N, W> {
         })
     }
 
-    /// Writes a packet with the next [`TunRing::wait`]; [`TunRing::write_errors`] has what fails.
+    /// Writes a packet with the next [`TunRing::wait`]; [`TunRing::write_errors`] has the failures.
     ///
     /// Errors: the kernel takes no requests.
     pub fn write(&mut self, device: usize, packet: Box<[u8]>) -> io::Result<()> {
@@ -157,7 +157,7 @@ impl<const N: usize, const W: usize> TunRing<N, W> {
         std::mem::take(&mut self.write_errors)
     }
 
-    /// Requests what the kernel is not doing already.
+    /// Requests reads and watches that the kernel is not doing already.
     fn request(&mut self, watched: [Option<BorrowedFd<'_>>; W]) -> io::Result<()> {
         for device in 0..N {
             let port = &mut self.ports[device];
@@ -200,7 +200,7 @@ impl<const N: usize, const W: usize> TunRing<N, W> {
         Ok(())
     }
 
-    /// Notes what the kernel has completed; which of the watched descriptors can be read.
+    /// Notes what the kernel has completed. Returns which of the watched descriptors can be read.
     fn complete(&mut self) -> io::Result<[bool; W]> {
         let mut readable = [false; W];
         for entry in self.ring.completion() {
@@ -230,11 +230,11 @@ impl<const N: usize, const W: usize> TunRing<N, W> {
         Ok(readable)
     }
 
-    /// Ends all requests, so that the kernel has no device and no buffer any more.
+    /// Ends all requests, so that the kernel uses no device and no buffer any more.
     fn cancel(&mut self) -> io::Result<()> {
         let submitter = self.ring.submitter();
         match submitter.register_sync_cancel(None, CancelBuilder::any()) {
-            // There is none.
+            // There is no request.
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
             cancelled => cancelled?,
         }
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// The next IPv4 packet with UDP; the kernel's own talk is passed over.
+    /// The next IPv4 packet with UDP; the kernel's own packets are skipped.
     fn next_datagram(ring: &mut TunRing<1, 2>) -> Option<Vec<u8>> {
         loop {
             if let Some(packet) = ring.read(0).unwrap() {

@@ -8,13 +8,13 @@ use std::thread;
 
 use crate::netns;
 
-/// Set for the test inside.
+/// If this is 1, the test runs inside a virtual kernel.
 const INSIDE: &str = "HOLDFAST_INSIDE_VIRTUAL_KERNEL";
 /// If this is 1, the tests run on this machine's kernel instead: it is the one to be tested.
 const RUNNING_KERNEL: &str = "HOLDFAST_TEST_RUNNING_KERNEL";
 /// Where an instrumented program writes which of its lines ran.
 const PROFILE: &str = "LLVM_PROFILE_FILE";
-/// Seed of the virtual kernel's randomness; 1 unless set. With another seed a test takes another course.
+/// Seed of the virtual kernel's randomness; the default is 1. With another seed a test takes another course.
 const SEED: &str = "HOLDFAST_TEST_SEED";
 
 /// Whether the calling test is to go on here. Otherwise it has passed in a virtual kernel, or was

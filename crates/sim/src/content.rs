@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the bytes of a stream are, where it matters: to a gateway that compresses them.
+//! The bytes of a stream, for a gateway that compresses them.
 //!
-//! A stream of text or of a program is a block of 1 MiB over and over; the block is
-//! made once, of a fixed seed. Both are made up. Deflate of level 3 on pieces of 1,400 bytes
-//! leaves about half of the text and three quarters of the program.
+//! A stream of text or of a program repeats a block of 1 MiB. Each block is made once, from a fixed
+//! seed; its content is invented. Deflate of level 3 on pieces of 1,400 bytes leaves about half of
+//! the text and three quarters of the program.
 
 use std::sync::OnceLock;
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// The block repeats after this many bytes: farther than any dictionary reaches.
 const BLOCK_BYTES: usize = 1 << 20;
-/// The longest payload; the block goes on beyond its end by so much.
+/// The longest payload. The block is extended at its end by this many bytes.
 const PAYLOAD_BYTES_MAX: usize = 1 << 16;
 /// Size of the text's vocabulary.
 const VOCABULARY: usize = 3_000;
@@ -47,7 +47,7 @@ impl ContentKind {
     }
 }
 
-/// A block, and its beginning once more.
+/// A block, followed by its beginning.
 fn block_of(add: fn(&mut ChaCha8Rng, &mut Vec<u8>)) -> Vec<u8> {
     let mut rng = ChaCha8Rng::seed_from_u64(0x7e87);
     let mut block = Vec::with_capacity(BLOCK_BYTES + PAYLOAD_BYTES_MAX);
@@ -57,7 +57,7 @@ fn block_of(add: fn(&mut ChaCha8Rng, &mut Vec<u8>)) -> Vec<u8> {
     block
 }
 
-/// A number below `limit`, small ones more often: about as frequent as 1 in its rank (Zipf).
+/// A number below `limit`; its frequency is about 1 / rank (Zipf).
 fn zipf(rng: &mut ChaCha8Rng, limit: usize) -> usize {
     // The exponent of a log-uniform number, and a rank within it.
     let exponent = rng.next_u32() % limit.ilog2().max(1);
@@ -110,7 +110,7 @@ fn binary(rng: &mut ChaCha8Rng, out: &mut Vec<u8>) {
             }
             // Padding.
             1 => out.extend(core::iter::repeat_n(0, rng.next_u32() as usize % 16)),
-            // Data that nothing is known of.
+            // Random data.
             2 => out.extend((0..rng.next_u32() % 24).map(|_| rng.next_u32() as u8)),
             _ => {
                 let operation = operations[zipf(rng, operations.len())];
@@ -155,7 +155,7 @@ mod tests {
         );
         assert!((0.42..0.58).contains(&text), "{text}");
         assert!((0.68..0.84).contains(&binary), "{binary}");
-        // Small packets less.
+        // Small packets compress less.
         assert!(left_of(ContentKind::Text, 512) > text);
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The queue of events.
 //!
-//! Entries are ordered by time, then by the order in which they were entered: nothing
-//! else decides, so that a run is the same wherever it runs.
+//! Entries are ordered by time, then by the order in which they were entered. Nothing else
+//! decides, so a run is the same on every machine.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -33,7 +33,7 @@ impl<T> Ord for Entry<T> {
     }
 }
 
-/// What is to happen, and when.
+/// Events that will happen, with their times.
 #[derive(Debug)]
 pub struct EventQueue<T> {
     heap: BinaryHeap<Reverse<Entry<T>>>,
@@ -68,12 +68,12 @@ impl<T> EventQueue<T> {
         self.heap.peek().map(|Reverse(entry)| entry.at)
     }
 
-    /// Entries.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether nothing is to happen any more.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An experiment: a chain of links between fixed and mobile hosts, what is sent over it,
-//! and what came of it.
+//! An experiment: a chain of links between fixed and mobile hosts, the traffic over it, and the
+//! outcome.
 //!
 //! ```
 //! use holdfast_link::{LinkSettings, OutageSettings};
@@ -46,32 +46,32 @@ pub use roaming::{Move, Roaming};
 /// the bit, on every machine.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// What all random numbers come from.
+    /// The seed of all random numbers.
     pub seed: u64,
     /// The run ends here at the latest; a transfer that is not done then is unfinished.
     pub limit: Duration,
-    /// From the FHs to the MHs; all of them lie beyond the two ends of this chain. At
-    /// least one.
+    /// The hops from the FHs to the MHs, at least one. All FHs are at one end of this chain, all MHs
+    /// at the other.
     pub hops: Vec<Hop>,
-    /// More cells than the last hop, and how the MHs go from one to another; none: they
-    /// stay on it.
+    /// More cells beside the last hop, and how the MHs move between them; none: they stay on the
+    /// last hop.
     pub roaming: Option<Roaming>,
-    /// The gateway, if there is one; with [`Self::roaming`] each base station is one.
+    /// The gateway, if there is one; with [`Self::roaming`] each base station is a gateway.
     pub gateway: Option<GatewayPlan>,
-    /// What stands before the last hop instead of a gateway; none: nothing but a router.
+    /// A node before the last hop instead of a gateway; none: only a router.
     pub base_station: Option<BaseStation>,
     /// What the MHs do for their own flows; none: nothing.
     pub mobile: Option<MobilePlan>,
-    /// The gateway's engine at the MHs' interface, for what they send; none: there is none.
+    /// The gateway's engine at the MHs' interface, for data that they send; none: no engine.
     pub mobile_engine: Option<MobileEnginePlan>,
-    /// TCP headers are encrypted from end to end, as by ESP in transport mode: what is not an end
-    /// passes all packets. ESP's own bytes are not counted.
+    /// TCP headers are encrypted from end to end, as by ESP in transport mode: all other nodes pass
+    /// all packets. ESP's own bytes are not counted.
     pub encrypted: bool,
     /// TCP transfers. Each has a connection of its own; an FH and an MH may have many.
     pub transfers: Vec<Transfer>,
     /// Cross traffic.
     pub cross_traffic: Vec<CrossTraffic>,
-    /// Distance of the points of time series ([`crate::TransferOutcome::series`]);
+    /// Interval of the points of time series ([`crate::TransferOutcome::series`]);
     /// none: no series.
     pub series_interval: Option<Duration>,
     /// Every arrival of bytes in order is noted ([`crate::TransferOutcome::arrivals`]).
@@ -86,7 +86,7 @@ pub enum RunUntil {
     /// When every transfer has delivered its bytes, or was given up.
     #[default]
     Delivered,
-    /// When, besides, every connection is closed at both ends (TIME-WAIT included).
+    /// When, in addition, every connection is closed at both ends (after TIME-WAIT).
     Closed,
     /// At its limit and not before.
     Limit,
@@ -101,12 +101,12 @@ pub struct Hop {
     pub uplink: LinkPlan,
     /// Both directions have the outages of `downlink`, drawn once.
     pub outages_shared: bool,
-    /// Both directions share the medium of `downlink`, as on a half-duplex radio: each
-    /// has a queue of its own, and where both have something to send they take turns
-    /// packet by packet. `uplink` is not used then.
+    /// Both directions share the medium of `downlink`, as on a half-duplex radio. Each has its own
+    /// queue. If both have packets to send, they take turns packet by packet. `uplink` is then not
+    /// used.
     pub half_duplex: bool,
-    /// Bytes added to each IP packet: what framing and access to the medium cost,
-    /// at the link's rate.
+    /// Bytes added to each IP packet: the cost of framing and of access to the medium, at the link's
+    /// rate.
     pub frame_overhead_bytes: u32,
     /// TCP/IP headers are compressed on it (RFC 1144).
     pub header_compression: bool,
@@ -123,7 +123,7 @@ impl Hop {
         Ok(Self::of_plans(plan.clone(), plan))
     }
 
-    /// A full-duplex link of two plans; they share outages if those are equal.
+    /// A full-duplex link of two plans; they share outages if those of both plans are equal.
     pub fn of_plans(downlink: LinkPlan, uplink: LinkPlan) -> Self {
         Self {
             outages_shared: downlink.outages == uplink.outages,
@@ -150,19 +150,19 @@ impl Hop {
 pub struct GatewayPlan {
     /// The engine's settings, the scheme among them.
     pub settings: Settings,
-    /// The hop that is its wireless side, counted from the FH; it stands before it.
-    /// Usually the last.
+    /// The hop on its wireless side, counted from the FH: the gateway is before this hop. Usually
+    /// the last one.
     pub before_hop: usize,
-    /// What reports outages of that hop to it, if anything does.
+    /// What reports outages of that hop to the gateway; none: nothing does.
     pub signal: Option<LinkSignal>,
     /// At these times a new engine replaces the old one, with the records
     /// that the old one left (a crash and a restart).
     pub restarts: Vec<Duration>,
-    /// The DSCP of what it resends ahead of ordinary traffic, 0 to 63; none: as its
-    /// sender sent it (`priority_dscp_min` of a link).
+    /// The DSCP of packets that it retransmits ahead of ordinary traffic, 0 to 63; none: the
+    /// hosts' DSCP (`priority_dscp_min` of a link).
     pub resend_dscp: Option<u8>,
-    /// How long it takes to compress a packet of 1,400 bytes, others in proportion; what comes
-    /// after it waits.
+    /// Time to compress a packet of 1,400 bytes; in proportion for other lengths. Later packets
+    /// wait.
     pub compression_time: Duration,
 }
 
@@ -180,15 +180,15 @@ impl GatewayPlan {
     }
 }
 
-/// A node that is not the gateway: what other authors have proposed for a base station.
+/// A node that is not the gateway: other authors' proposals for a base station.
 #[derive(Clone, Debug)]
 pub enum BaseStation {
-    /// It ends TCP at both sides, with a TCP of its own for each.
+    /// It terminates TCP on both sides, with its own TCP for each.
     Splits(Box<SplitPlan>),
     /// It reports to FHs with unacknowledged data that its link is down, again and again
     /// ([`TcpSettings::heeds_bad_link`]).
     ReportsBadLink {
-        /// From one message to the next, above 0.
+        /// Interval between messages, above 0.
         every: Duration,
     },
 }
@@ -198,7 +198,7 @@ pub enum BaseStation {
 pub struct Transfer {
     /// Downlink: the FH sends the bytes. Uplink: the MH does.
     pub direction: Direction,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u64,
     /// Bytes of request from the MH that the FH waits for before it sends; 0: it sends
     /// as soon as the connection is open. Downlink only.
@@ -209,14 +209,14 @@ pub struct Transfer {
     pub fh: TcpSettings,
     /// How the MH's TCP behaves.
     pub mh: TcpSettings,
-    /// Which MH: those of equal number share an address, and so a mobile of the
+    /// The MH's number. Transfers with the same number share an address, and so a mobile of the
     /// gateway.
     pub mobile: u32,
-    /// What is sent.
+    /// The kind of payload.
     pub content: ContentKind,
     /// How fast the receiving application reads.
     pub reading: Reading,
-    /// The sender closes when it has sent everything; otherwise it stays, silent.
+    /// The sender closes when it has sent everything; false: it stays open and silent.
     pub closes: bool,
 }
 
@@ -249,7 +249,7 @@ impl Transfer {
 /// Datagrams at a constant rate over a stretch of the chain.
 #[derive(Clone, Debug)]
 pub struct CrossTraffic {
-    /// Its way.
+    /// The direction.
     pub direction: Direction,
     /// The first hop that it crosses, counted from the FH.
     pub from_hop: usize,
@@ -259,9 +259,9 @@ pub struct CrossTraffic {
     pub rate_bit_per_s: u64,
     /// Bytes of each IP packet, headers included: at least 28.
     pub packet_bytes: u32,
-    /// From when, since the start of the run.
+    /// Start time, since the start of the run.
     pub start: Duration,
-    /// Until when.
+    /// Stop time, since the start of the run.
     pub stop: Duration,
     /// Exponential gaps of the same mean (a Poisson process) rather than equal ones.
     pub poisson: bool,
@@ -291,7 +291,7 @@ impl Experiment {
     /// Runs it.
     ///
     /// # Panics
-    /// If it has no hop, or names one that it has not; if a gateway or cells stand beside a
+    /// If it has no hop, or names a hop that does not exist; if it has a gateway or cells beside a
     /// [`Self::base_station`].
     pub fn run(&self) -> Outcome {
         self.run_observed(&mut ())
@@ -305,8 +305,8 @@ impl Experiment {
         build::run(self, Instant::ZERO + self.limit, observer, &|| false).0
     }
 
-    /// As [`Self::run_observed`]; none if `interrupted`, called every some thousand events,
-    /// returns true.
+    /// As [`Self::run_observed`]; none if `interrupted` returns true. It is called once in some
+    /// thousand events.
     ///
     /// # Panics
     /// As [`Self::run`].

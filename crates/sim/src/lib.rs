@@ -14,12 +14,12 @@
 //!
 //! # Inside
 //!
-//! One [queue of events](event) in virtual nanoseconds, ties in the order in which they
-//! were entered. Nothing reads a clock, iterates a hash map or draws from anything but
-//! the seed. A segment carries no bytes, but the range of those that it would carry
-//! ([`packet`]); the receiver compares them with their sequence numbers.
+//! One [queue of events](event) in virtual nanoseconds; events of the same time in the order in
+//! which they were entered. Nothing reads a clock, iterates a hash map or draws from anything but
+//! the seed. A segment carries no bytes, only the range of the bytes that it would carry
+//! ([`packet`]); the receiver compares this range with its sequence numbers.
 //!
-//! In the order of a segment's way: [`tcp`] (a host's connection makes it), [`network`]
+//! In the order of a segment's path: [`tcp`] (a host's connection makes it), [`network`]
 //! (links and nodes carry it), its `gateway` (the engine judges it), [`outcome`].
 
 pub mod content;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Nodes, the links between them, and the loop that works off events.
+//! Nodes, the links between them, and the loop that handles events.
 //!
-//! A node is host and router in one: what is for it goes to its connections, what is
-//! not goes on by the shortest way, the link entered first among equals, until a change gives it
-//! another one (`change`). A node can have the gateway's engine in front of some of its
-//! neighbours (`gateway`), or between its connections and all links (`host_engine`).
+//! A node is host and router in one. Packets for the node go to its connections. Others take the
+//! shortest route (among equals the link that was added first), until a change sets another
+//! route (`change`). A node can have the gateway's engine in front of some of its neighbours
+//! (`gateway`), or between its connections and all links (`host_engine`).
 //!
-//! An input is worked off at once: a packet that arrives makes its host answer, and the
-//! answers are on their links before the next event is looked at. Each link, connection
-//! and engine has at most one event that counts in the queue: one for an earlier time
-//! replaces it, one for a later time is entered when the earlier one comes.
+//! An input is handled at once: a packet that arrives makes its host answer, and the answers are
+//! on their links before the next event. Each link, connection and engine has at most one valid
+//! event in the queue. An event for an earlier time replaces it. An event for a later time is
+//! entered when the earlier one comes.
 
 use holdfast_core::LinkEvent;
 use holdfast_link::{
@@ -62,15 +62,15 @@ use watch::Slot;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u32);
 
-/// No way there.
+/// There is no route.
 const NO_LINK: u32 = u32::MAX;
 
-/// What is to happen.
+/// An event of the queue.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// Something may come out of a medium.
+    /// A packet may leave a medium.
     Medium(u32),
-    /// A medium goes or comes.
+    /// A medium goes down or comes up.
     LinkState(u32),
     /// A connection's timer.
     Connection(u32),
@@ -78,9 +78,9 @@ enum Event {
     Open(u32),
     /// An engine's timer.
     Engine(u32),
-    /// An engine at a host passes a packet up.
+    /// An engine at a host passes a packet up to the host.
     ToHost(u32),
-    /// Report of a link to an engine.
+    /// A report of link up or link down for an engine.
     LinkReport(u32, LinkEvent),
     /// Warning to an engine: its link goes down at this time.
     Warning(u32, Instant),
@@ -92,17 +92,17 @@ enum Event {
     BadLink(u32),
     /// A source of cross traffic sends.
     Source(u32),
-    /// A way through the network becomes another one.
+    /// A route or a cell changes.
     Change(u32),
     /// The mobile registers at an engine's station.
     MobileMessage(u32, MobileMessage),
-    /// Report of a link to a moving host.
+    /// A report of link up or link down for a moving host.
     MobileLink(u32, LinkEvent),
     /// Warning to a moving host: its link goes down at this time.
     MobileWarning(u32, Instant),
-    /// A moving host's machine has something to do.
+    /// A timer of a moving host's machine.
     MobileTimer(u32),
-    /// What one station has sent to another is there.
+    /// A message between stations arrives.
     Mail,
     /// A station's timer.
     Station(u32),
@@ -112,7 +112,7 @@ enum Event {
     Sample,
 }
 
-/// What hosts give their packets: best effort (RFC 2474, 4.1).
+/// The DSCP of the hosts' packets: best effort (RFC 2474, 4.1).
 const DSCP_DEFAULT: u8 = 0;
 
 /// What a medium transports: a packet, and its direction.
@@ -122,7 +122,7 @@ struct Carried {
     /// The differentiated services codepoint in the packet's header.
     dscp: u8,
     link: LinkId,
-    /// How its header is on a link that compresses headers; none: as it is.
+    /// How a link that compresses headers sends its header; none: unchanged.
     header: Option<SentHeader>,
 }
 
@@ -145,7 +145,7 @@ struct Medium {
 }
 
 impl Medium {
-    /// Whose queue a direction has: on a shared medium each its own.
+    /// The station of a direction: on a shared medium each direction has a queue of its own.
     fn station_of(&self, link: LinkId) -> Station {
         if self.links.first() == Some(&link) {
             Station::First
@@ -190,22 +190,22 @@ pub struct Network {
     mobiles: Vec<MobileNode>,
     stations: Stations,
     sources: Vec<Source>,
-    /// The link to take, by node and destination.
+    /// The next link, by node and destination.
     routes: Vec<Vec<u32>>,
     changes: Vec<Change>,
     series_interval: Option<Duration>,
-    /// Only the ends read segments.
+    /// Headers are encrypted: only the ends read segments.
     is_encrypted: bool,
     started: bool,
-    /// Kept to be filled again: nothing is allocated for a packet.
+    /// A buffer that is used again, so that a packet needs no allocation.
     scratch: Vec<Packet>,
     /// Ends that wait for bytes and are not dead.
     undelivered: usize,
-    /// What compressed packets carry.
+    /// The payloads of compressed packets.
     payloads: Payloads,
     events: u64,
     digest: u64,
-    /// What the event that is handled shows to the observer.
+    /// What the observer will see of the event that is being handled.
     seen: Vec<Seen>,
     is_watched: bool,
 }
@@ -222,8 +222,8 @@ impl Network {
         Self::default()
     }
 
-    /// From now on nothing between the ends of connections sees a segment: neither the nodes on
-    /// the way nor what stands at a host's interface.
+    /// From now on only the ends of connections read segments: neither the nodes between them nor
+    /// the programs at a host's interface do.
     pub fn encrypt(&mut self) {
         self.is_encrypted = true;
     }
@@ -233,13 +233,13 @@ impl Network {
         &self.slots[id.0 as usize].connection
     }
 
-    /// What went over a direction of a link; over both, if they share a medium.
+    /// The counters of a direction of a link; of both directions, if they share a medium.
     pub fn link_counters(&self, id: LinkId) -> LinkCounters {
         let medium = self.links[id.0 as usize].medium;
         self.media[medium as usize].model.counters()
     }
 
-    /// What came of cross traffic.
+    /// The results of cross traffic.
     pub fn cross_traffic(&self) -> Vec<CrossOutcome> {
         self.sources.iter().map(|source| source.outcome).collect()
     }
@@ -249,13 +249,13 @@ impl Network {
         self.now
     }
 
-    /// Events worked off.
+    /// Events handled.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// A hash over all packets at all links with their times: of a segment its numbers,
-    /// length, window and flags, not its options, addresses and ports.
+    /// A hash over all packets at all links with their times. It includes a segment's numbers,
+    /// length, window and flags, but not its options, addresses and ports.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -273,7 +273,7 @@ impl Network {
         self.slots.iter().all(closed)
     }
 
-    /// Works off events up to and at `until`, or until `stop` is true.
+    /// Handles events up to and at `until`, or until `stop` is true.
     pub fn run(
         &mut self,
         until: Instant,
@@ -360,7 +360,7 @@ impl Network {
         let now = self.now;
         let medium = &mut self.media[id as usize];
         if medium.scheduled != Some(now) {
-            // Another one replaced it.
+            // An event for another time has replaced this one.
             return;
         }
         medium.scheduled = None;
@@ -370,7 +370,7 @@ impl Network {
                 flipped_bits,
                 ..
             } = departure;
-            // Those behind it are in the frame around the packet.
+            // Bits behind the packet belong to the frame around it.
             let bits = carried.len_bytes() * 8;
             let is_sound = flipped_bits.iter().all(|bit| *bit >= bits);
             if !is_sound || self.restore_header(&carried) == RestoredHeader::Wrong {
@@ -394,7 +394,7 @@ impl Network {
         }
     }
 
-    /// A packet has come to a node.
+    /// A packet has arrived at a node.
     fn arrive(&mut self, node: NodeId, carried: &Carried) {
         let Carried { packet, dscp, .. } = carried;
         if packet.to == node {
@@ -414,7 +414,7 @@ impl Network {
         }
     }
 
-    /// On its way from `node`.
+    /// Sends a packet from `node` along its route.
     fn forward(&mut self, node: NodeId, packet: &Packet, dscp: u8) {
         let link = self.routes[node.0 as usize][packet.to.0 as usize];
         if link != NO_LINK {
@@ -452,7 +452,7 @@ impl Network {
         self.schedule_medium(medium_id);
     }
 
-    /// For the observer and the digest.
+    /// Reports a packet to the observer, and adds it to the digest.
     fn note(&mut self, link: LinkId, event: PacketEvent, packet: &Packet) {
         let kind = match event {
             PacketEvent::Sent => 1,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be seen of a run while it goes on.
+//! What an observer sees during a run.
 
 use holdfast_link::{DropReason, MediumState};
 use holdfast_wire::Instant;
@@ -14,10 +14,10 @@ pub struct LinkId(pub u32);
 /// What happens to a packet at a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketEvent {
-    /// A node gives it to the link.
+    /// A node gives the packet to the link.
     Sent,
-    /// The link refuses it at once. What is lost later, on the way, is not reported:
-    /// it does not arrive.
+    /// The link refuses it at once. A packet that is lost later, in flight, is not reported: it does
+    /// not arrive.
     Dropped(DropReason),
     /// It comes out at the other end.
     Arrived,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What came of a run.
+//! The results of a run.
 
 use holdfast_core::mobile_host::MobileHostCounters;
 use holdfast_link::Counters as LinkCounters;
@@ -18,7 +18,7 @@ pub struct Outcome {
     pub hops: Vec<[LinkCounters; 2]>,
     /// In the order of its cross traffic.
     pub cross_traffic: Vec<CrossOutcome>,
-    /// The gateway's own counters, by name, of several the sums; empty without one.
+    /// The gateway's counters, by name; sums if there are several; empty without a gateway.
     pub gateway: Vec<(&'static str, u64)>,
     /// What the base stations did, if they hand MHs over.
     pub handoff: Option<HandoffOutcome>,
@@ -28,27 +28,27 @@ pub struct Outcome {
     pub mobile_engine: Option<Vec<(&'static str, u64)>>,
     /// When the run ended.
     pub ended_at: Instant,
-    /// Events worked off.
+    /// Events handled.
     pub events: u64,
-    /// A hash over every packet at every link with its time: equal for equal runs. Of a
-    /// segment it has numbers, length, window and flags, not options, addresses or ports.
+    /// A hash over every packet at every link with its time: equal for equal runs. It includes a
+    /// segment's numbers, length, window and flags, but not its options, addresses or ports.
     pub digest: u64,
 }
 
-/// What base stations did for MHs that went from one to another; all of them together.
+/// What the base stations did for MHs that moved between them; all stations together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandoffOutcome {
-    /// What they kept took at most at a time, bytes of IP packets.
+    /// Most bytes of IP packets in the stations' buffers at one time.
     pub buffered_bytes_max: u64,
-    /// The longest record of a connection that one has given another, bytes.
+    /// The longest record of a connection that one station has sent to another, bytes.
     pub state_bytes_max: u64,
-    /// Moves that they noticed.
+    /// Handoffs in which a station took MHs over.
     pub taken_over: u64,
-    /// Packets kept.
+    /// Packets buffered.
     pub kept: u64,
-    /// Packets delivered that came as copies or were kept.
+    /// Packets delivered from buffers or copies.
     pub delivered: u64,
-    /// Packets not kept for want of room.
+    /// Packets not buffered, because there was no room.
     pub overflowed: u64,
 }
 
@@ -57,7 +57,7 @@ pub struct HandoffOutcome {
 pub struct TransferOutcome {
     /// All bytes have reached the receiving application.
     pub finished: bool,
-    /// No byte stood where another one belongs, at either end.
+    /// Every byte has arrived at its own offset, at both ends.
     pub intact: bool,
     /// How the sender of the bytes and their receiver ended, in this order.
     pub endings: [Ending; 2],
@@ -69,8 +69,8 @@ pub struct TransferOutcome {
     /// `delivered_bytes` over the time until the last of them, in bit/s; 0 if there is
     /// none.
     pub goodput_bit_per_s: f64,
-    /// Bytes that were acknowledged to the sender before the receiver's TCP had them in order,
-    /// at most at a time: 0 with end-to-end ACKs.
+    /// Most bytes at one time that were acknowledged to the sender before the receiver's TCP had
+    /// them in order: 0 with end-to-end ACKs.
     pub acknowledged_ahead_bytes_max: u64,
     /// The times from the ends of outages of the wireless hop to the first new byte in order at
     /// the receiver, for outages within the transfer.
@@ -81,9 +81,9 @@ pub struct TransferOutcome {
     pub receiver: TcpCounters,
     /// What the sender's loss classifier has judged, if it has one.
     pub judgements: Vec<Judged>,
-    /// Points in time, if asked for.
+    /// The time series, if requested.
     pub series: Vec<Sample>,
-    /// When bytes reached the receiver in order, and all of them until then; if asked for, the
+    /// When bytes reached the receiver in order, with the total at each time; if requested. Only the
     /// first million times.
     pub arrivals: Vec<(Instant, u64)>,
 }
@@ -93,8 +93,8 @@ pub struct TransferOutcome {
 pub struct Stall {
     /// Link up.
     pub link_up_at: Instant,
-    /// Until the first new byte in order at the receiver; until the next outage or the end of
-    /// the run if none came.
+    /// Time until the first new byte in order at the receiver. If none came: until the next outage or
+    /// the end of the run.
     pub length: Duration,
     /// A new byte came.
     pub ended: bool,
@@ -121,11 +121,11 @@ pub struct Sample {
     pub rto: Duration,
     /// Packets that wait in the queue of the wireless hop, in the bytes' direction.
     pub queue_packets: u32,
-    /// That hop carries.
+    /// That hop is up.
     pub link_up: bool,
 }
 
-/// What came of cross traffic.
+/// The results of cross traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CrossOutcome {
     /// Datagrams sent.
@@ -140,7 +140,7 @@ impl TransferOutcome {
         self.stalls.iter().map(|stall| stall.length).sum()
     }
 
-    /// Bytes that came to the receiver again, for each byte delivered.
+    /// Bytes that the receiver received again, for each byte delivered.
     pub fn duplicates_per_byte(&self) -> f64 {
         if self.delivered_bytes == 0 {
             return 0.0;

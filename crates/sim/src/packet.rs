@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Packets of the simulation: headers as values, payload as a range of a stream.
 //!
-//! A TCP segment carries no bytes but the range that it would carry: those of
-//! [`Origin::stream`] from [`Origin::offset`]. The receiver compares that with what the
-//! sequence number; a misplaced byte is detected.
+//! A TCP segment carries no bytes, only the range that it would carry: those of
+//! [`Origin::stream`] from [`Origin::offset`]. The receiver compares this range with the
+//! sequence number, and so detects a byte at a wrong offset.
 
 use holdfast_core::{Made, Payload, Resend, Template};
 use holdfast_wire::{Endpoint, Flags, Options, SackBlocks, Segment, SeqNum};
@@ -35,7 +35,7 @@ pub struct Origin {
     pub offset: u64,
 }
 
-/// A TCP segment on its way.
+/// A TCP segment in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpPacket {
     /// The header's values, `payload_len` included.
@@ -45,7 +45,7 @@ pub struct TcpPacket {
     /// The sender has sent some of its sequence space before, or a gateway sends it
     /// from its cache: for statistics and traces alone.
     pub repeated: bool,
-    /// What the bytes are, as far as it matters.
+    /// The kind of its payload.
     pub content: ContentKind,
     /// The number of the compressed payload that it carries instead of the bytes.
     pub wire: Option<u32>,
@@ -56,8 +56,8 @@ pub struct TcpPacket {
 pub enum Body {
     /// A TCP segment.
     Tcp(TcpPacket),
-    /// A message to an FH that a link on the way to an MH is bad: ICMP, with the header of a
-    /// segment of that connection.
+    /// An ICMP message to an FH: a link on the path to an MH is bad. It has the header of a segment
+    /// of that connection.
     BadLink {
         /// The FH's end.
         fh: Endpoint,
@@ -89,7 +89,7 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// A TCP packet without data from one node's end to another's, all numbers 0.
+    /// A TCP packet without data from one node's end to another node's end, all numbers 0.
     pub(crate) fn made((node, from): (NodeId, Endpoint), (peer, to): (NodeId, Endpoint)) -> Self {
         let segment = Segment {
             from,
@@ -124,7 +124,7 @@ impl Packet {
         }
     }
 
-    /// The TCP segment in it, if that is what it carries.
+    /// The TCP segment in it, if there is one.
     pub fn segment(&self) -> Option<&Segment> {
         match &self.body {
             Body::Tcp(tcp) => Some(&tcp.segment),
@@ -132,8 +132,8 @@ impl Packet {
         }
     }
 
-    /// The packet with these SACK blocks instead of its own. The daemon leaves NOPs where
-    /// others were; here the packet is shorter by as much.
+    /// The packet with these SACK blocks instead of its own. The daemon fills removed blocks with
+    /// NOPs; here the packet becomes shorter.
     pub(crate) fn with_sack(&self, sack: SackBlocks) -> Self {
         let mut packet = *self;
         if let Body::Tcp(tcp) = &mut packet.body {
@@ -151,7 +151,7 @@ impl Packet {
         packet
     }
 
-    /// What the gateway's edge makes of a piece of its cache: packets of one segment
+    /// Builds the packets that the gateway's edge sends for a piece of its cache: one segment
     /// each, CWR on the first, PSH and FIN on the last.
     pub(crate) fn of_resend(resend: &Resend<Self>, out: &mut Vec<Self>) {
         let Body::Tcp(kept) = resend.payload.body else {
@@ -199,7 +199,7 @@ impl Packet {
         }
     }
 
-    /// What the gateway's edge makes of an ACK or a RST of its own.
+    /// Builds the packet that the gateway's edge sends for its own ACK or RST.
     pub(crate) fn of_made(made: &Made<Self>) -> Self {
         let mut packet = made.template;
         packet.corrupted = false;

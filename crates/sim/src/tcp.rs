@@ -1,27 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A TCP host's connection, sans-IO.
 //!
-//! [`Connection`] is one end. It is given segments and the time and leaves segments to
-//! be sent; it never waits. `handle_*` are inputs, [`Connection::poll_timeout`] gives
+//! [`Connection`] is one end. Its caller passes in segments and the time, and sends the segments
+//! that it returns; it never waits. `handle_*` are inputs. [`Connection::poll_timeout`] returns
 //! when to call [`Connection::handle_timeout`]. The variables have the names of RFC 9293
-//! (`snd.una`, `rcv.nxt`, ...), but 64 bits: they count from the SYN, which is 0, so
-//! that the first byte of a stream is 1. Sequence numbers of 32 bits exist in segments
-//! only.
+//! (`snd.una`, `rcv.nxt`, ...), but 64 bits. They count from the SYN, which is 0: the first byte
+//! of a stream is 1. Only segments have sequence numbers of 32 bits.
 //!
 //! By file, in the order of a transfer: `handshake`, `output` (what may be sent),
 //! `receive` (data in, ACKs out), `ack` (ACKs in), `congestion` (windows; `cubic` and `hystart`; `bbr` with `rate`, `pacer` and `paced`), `recovery`
-//! (losses found by duplicate ACKs), `scoreboard` (RFC 6675's sets), `timeout` (losses
-//! found by silence, persist), `rto` (how long silence may last), `rack_ack`, `rack_tlp`, `probe`
-//! (the same as today's Linux has them, with `flight`, `rack`, `prr` and `undo`),
-//! `mobile` (M-TCP at a host whose link goes and comes), `lccwe` (LC and CWE at such a
-//! host), `relay` (an end whose application passes bytes on), `dup_acks` (duplicate ACKs that
-//! wait).
+//! (losses found by duplicate ACKs), `scoreboard` (RFC 6675's sets), `timeout` (losses found by
+//! the retransmission timer; persist), `rto` (the timeout), `rack_ack`, `rack_tlp`, `probe`
+//! (the same as in today's Linux, with `flight`, `rack`, `prr` and `undo`), `mobile` (M-TCP at a
+//! host whose link has outages), `lccwe` (LC and CWE at such a host), `relay` (an end whose
+//! application passes bytes on), `dup_acks` (duplicate ACKs that wait).
 //!
 //! Left out: urgent data, Nagle's algorithm (but for a relay), simultaneous open,
 //! ECN, pacing (but for `linux-bbr`), timestamps older than 24 days (RFC 7323, 5.5), a limit on challenge ACKs
-//! (RFC 5961, 7); but for today's systems D-SACK, F-RTO, Eifel, RACK and proportional rate reduction.
+//! (RFC 5961, 7). Only today's systems have D-SACK, F-RTO, Eifel, RACK and proportional rate reduction.
 //!
-//! `docs/senders.md` compares it with Linux.
+//! `docs/senders.md` compares this model with Linux.
 
 mod ack;
 mod bbr;

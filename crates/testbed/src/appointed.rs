@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is done at appointed times beside a transfer: a thread that can be ended.
+//! Work at appointed times beside a transfer, by a thread that can be ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use holdfast_net::datapath::monotonic_ns;
 
-/// A sleep ends at the latest after this, to see whether it is over.
+/// The longest sleep between two checks of the flag.
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
-/// Sleeps until that time of the monotonic clock. False: it is over before.
+/// Sleeps until `at_ns` of CLOCK_MONOTONIC. False: the flag `over` was raised before.
 pub fn sleep_until(at_ns: u64, over: &AtomicBool) -> bool {
     loop {
         if over.load(Ordering::Relaxed) {
@@ -26,7 +26,7 @@ pub fn sleep_until(at_ns: u64, over: &AtomicBool) -> bool {
     }
 }
 
-/// A thread that does something at appointed times; over when this is dropped.
+/// A thread that does something at appointed times; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Appointed<T> {
     over: Arc<AtomicBool>,
@@ -34,7 +34,7 @@ pub struct Appointed<T> {
 }
 
 impl<T: Send + 'static> Appointed<T> {
-    /// Begins; `work` waits with [`sleep_until`] and the flag that it is given.
+    /// Starts the thread. `work` gets the flag, and waits with [`sleep_until`].
     pub fn start(work: impl FnOnce(&AtomicBool) -> anyhow::Result<T> + Send + 'static) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
@@ -46,10 +46,10 @@ impl<T: Send + 'static> Appointed<T> {
 }
 
 impl<T> Appointed<T> {
-    /// Ends it, whatever is still to come; its result.
+    /// Ends the thread, whatever is still to come. Returns the result of its work.
     ///
     /// # Errors
-    /// Those of its work.
+    /// The errors of its work.
     pub fn finish(mut self) -> anyhow::Result<T> {
         self.over.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("it is over already")?;
@@ -63,7 +63,7 @@ impl<T> Drop for Appointed<T> {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // An error was to be had by `finish`.
+            // `finish` would have returned an error.
             let _ = thread.join();
         }
     }

@@ -12,30 +12,30 @@ pub struct TcpCounters {
     pub retransmitted_segments: u64,
     /// Connections that were broken by a RST (`EstabResets`).
     pub resets: u64,
-    /// Segments sent, without those that carried only what was sent before (`OutSegs`).
+    /// Segments sent, without those that had only retransmitted bytes (`OutSegs`).
     pub segments: u64,
     /// Segments that came again, as reported to their sender by D-SACK (`TCPDSACKOldSent`
     /// and `TCPDSACKOfoSent`).
     pub duplicates_reported: u64,
-    /// What its timers have sent.
+    /// The counters of its timers.
     pub timers: TimerCounts,
 }
 
-/// What the timers of a kernel's TCP have made it send, and what it undid.
+/// Counters of the timers of a kernel's TCP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimerCounts {
     /// Tail-loss probes (`TCPLossProbes`).
     pub loss_probes: u64,
-    /// Losses that such a probe has repaired (`TCPLossProbeRecovery`).
+    /// Losses that such a probe has recovered (`TCPLossProbeRecovery`).
     pub loss_probe_recoveries: u64,
-    /// Retransmission timeouts taken for false and undone: by F-RTO (`TCPSpuriousRTOs`).
+    /// Retransmission timeouts that F-RTO found false and undid (`TCPSpuriousRTOs`).
     pub spurious_timeouts: u64,
     /// Expiries of retransmission timers (`TCPTimeouts`).
     pub timeouts: u64,
 }
 
 impl TimerCounts {
-    /// What has come since `before`.
+    /// The counts since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl TimerCounts {
 impl TcpCounters {
     /// Reads the namespace's counters.
     pub fn read(ns: &NetNs) -> anyhow::Result<Self> {
-        // Of the thread: /proc/net is the process's, which is elsewhere.
+        // /proc/net is that of the process, which is in another namespace.
         let read = |file: &str| {
             let path = format!("/proc/thread-self/net/{file}");
             ns.run(|| std::fs::read_to_string(&path))?

@@ -43,7 +43,7 @@ pub struct GatewayOptions {
     pub holdfast: PathBuf,
     /// What `--scheme` takes.
     pub scheme: String,
-    /// Whether the MH's key is in its settings, made by [`make_key`].
+    /// The file of the MH's key, made by [`make_key`]; none: its settings have no mobile.
     pub mobile_key: Option<PathBuf>,
     /// More lines for the `[gateway]` section of its settings file.
     pub settings: String,
@@ -54,9 +54,9 @@ pub struct GatewayOptions {
 /// What a base station needs to hand MHs over.
 #[derive(Clone, Debug)]
 pub struct StationOptions {
-    /// Which one, from 0: its address is [`station`]'s.
+    /// The number of its cell, from 0; [`station`] has its address.
     pub cell: usize,
-    /// Of how many.
+    /// The number of cells.
     pub cells: usize,
     /// The key that all of them have.
     pub key: PathBuf,
@@ -350,7 +350,7 @@ fn gateway_file(options: &GatewayOptions) -> anyhow::Result<String> {
             utf8(key)?,
             MH.v4,
             MH.v6,
-            // On the same device: its daemon registers them all, or is refused.
+            // They are on the same device: its daemon registers all of them, or none.
             SECOND_MH.v4,
             SECOND_MH.v6
         );

@@ -18,7 +18,7 @@ use crate::seeded_file::Sha256Sum;
 /// Bytes read at a time at most.
 pub const READ_BYTES_MAX: usize = 1 << 18;
 
-/// Arrivals remembered; later ones only move the last one. A run of a minute
+/// Limit of noted arrivals; a later one replaces the last one. A run of a minute
 /// has some ten thousand.
 const ARRIVALS_MAX: usize = 1 << 20;
 
@@ -34,7 +34,7 @@ pub struct Arrival {
 /// What arrived.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Received {
-    /// When, in order.
+    /// The arrivals, in order.
     pub arrivals: Vec<Arrival>,
     /// The bytes' SHA-256.
     pub sha256: Sha256Sum,
@@ -96,7 +96,7 @@ impl DownloadWatch {
         self.0.last_ns.load(Ordering::Relaxed)
     }
 
-    /// Shows what has come so far.
+    /// Shows what has arrived so far.
     pub fn show(&self, ledger: &Ledger) {
         self.0.bytes.store(ledger.bytes, Ordering::Relaxed);
         self.0.last_ns.store(ledger.last_ns(), Ordering::Relaxed);
@@ -146,8 +146,8 @@ impl Download {
         &self.watch
     }
 
-    /// Waits for curl's end; its status and what arrived. Ended early by
-    /// [`Download::abort`].
+    /// Waits for curl's end. Returns its status and what arrived. [`Download::abort`]
+    /// ends it early.
     pub fn finish(mut self) -> anyhow::Result<(ExitStatus, Received)> {
         let reader = self
             .reader
@@ -160,7 +160,7 @@ impl Download {
         Ok((status, received))
     }
 
-    /// Kills curl; what had arrived.
+    /// Kills curl. Returns what had arrived.
     pub fn abort(mut self) -> anyhow::Result<Received> {
         self.child.kill()?;
         Ok(self.finish()?.1)
@@ -176,7 +176,7 @@ pub fn receive(output: impl Read, watch: &DownloadWatch) -> Received {
     intake.finish()
 }
 
-/// What came so far, hashed, with the time of each arrival.
+/// The bytes so far, hashed, and the time of each arrival.
 #[derive(Debug, Default)]
 pub struct Ledger {
     hash: Sha256,
@@ -222,7 +222,7 @@ pub struct Intake<R> {
 }
 
 impl<R: Read> Intake<R> {
-    /// With nothing read yet.
+    /// A reader of `from`.
     pub fn new(from: R) -> Self {
         Self {
             from,
@@ -231,7 +231,7 @@ impl<R: Read> Intake<R> {
         }
     }
 
-    /// Reads once, `bytes_max` at most; how many came. 0: that was all, or it is broken.
+    /// Reads once, at most `bytes_max` bytes. Returns their number; 0: the end, or an error.
     pub fn read_some(&mut self, bytes_max: usize) -> usize {
         let wanted = bytes_max.min(READ_BYTES_MAX);
         let len = loop {

@@ -41,7 +41,7 @@ pub struct Harness {
 
 impl Harness {
     /// Builds the topology and starts a gateway with `scheme`; none: plain
-    /// forwarding. None, and a loud line, where `test` cannot run
+    /// forwarding. Returns none, and prints a line, if `test` cannot run here
     /// ([`available_or_skip`]).
     pub fn new(
         test: &str,
@@ -110,7 +110,7 @@ impl Harness {
             .signal(signal)?)
     }
 
-    /// SIGTERM; an error if it does not end well.
+    /// SIGTERM; an error if the gateway does not end with status 0.
     pub fn stop_gateway(&mut self) -> anyhow::Result<()> {
         self.gateway.take().context("no gateway runs")?.stop()
     }
@@ -185,7 +185,7 @@ pub fn send_seeded(stream: &TcpStream, bytes: u64, seed: u64) -> io::Result<Sha2
     Ok(send_seeded_while(stream, bytes, seed, || true)?.1)
 }
 
-/// The same while `goes_on`; returns how many bytes it has sent, and their SHA-256.
+/// The same while `goes_on` is true; returns how many bytes it has sent, and their SHA-256.
 fn send_seeded_while(
     mut stream: &TcpStream,
     bytes_max: u64,
@@ -230,7 +230,7 @@ pub fn receive_seeded(mut stream: &TcpStream, seed: u64) -> (u64, io::Result<()>
     (bytes, Ok(()))
 }
 
-/// A stream of seeded bytes on its way, by two threads of its own.
+/// A stream of seeded bytes, sent and received by two threads of its own.
 #[derive(Debug)]
 pub struct Flow {
     sender: JoinHandle<io::Result<(u64, Sha256Sum)>>,
@@ -256,8 +256,8 @@ impl Flow {
         Self::start_with(send, to, watch)
     }
 
-    /// Sends bytes of `seed` until the flag is raised: the flow is not over before its test has seen what
-    /// it waits for.
+    /// Sends bytes of `seed` until the flag is raised: so the flow goes on until its test has seen what it
+    /// waits for.
     pub fn start_until(stop: &StopFlag, from: TcpStream, to: TcpStream, seed: u64) -> Self {
         let stop = stop.clone();
         let send = move || send_seeded_while(&from, u64::MAX, seed, || !stop.is_raised());
@@ -302,7 +302,7 @@ impl Flow {
         Ok(received)
     }
 
-    /// Waits for the end: what arrived, and an error if it is not all that was sent.
+    /// Waits for the end. Returns what arrived, and an error if that is not all that was sent.
     pub fn end(self) -> anyhow::Result<(Received, anyhow::Result<()>)> {
         let received = self
             .receiver

@@ -41,23 +41,23 @@ pub struct EmulatedLink {
     pub loss: f64,
     /// Outages of both directions, relative to the link's start.
     pub outages: Vec<OutageAt>,
-    /// What they do to the packets in the queue and on the way.
+    /// What they do to the packets in the queue and in flight.
     pub outage_effect: OutageEffect,
     /// Whether the devices' carrier follows the outages.
     pub carrier_follows: bool,
-    /// Whether that is the MH's device alone.
+    /// Whether only the carrier of the MH's device follows.
     pub carrier_of_mh_alone: bool,
     /// MTU of both devices in octets.
     pub mtu: u32,
     /// Seed of all that is random.
     pub seed: u64,
-    /// What replaces rate, delay, queue, loss and effect where a link has more than
-    /// these. Its outages are those of `outages`.
+    /// Replaces rate, delay, queue, loss and effect, for a link that needs more settings. It must
+    /// have the same outages as `outages`.
     pub description: Option<Box<LinkFile>>,
     /// Files for the packets that pass the device toward the FH, and the one toward the
     /// MH, in pcapng.
     pub packet_traces: [Option<PathBuf>; 2],
-    /// Distance of the samples of its queues and its state; none: none are taken.
+    /// Interval of the samples of its queues and its state; none: no samples.
     pub sample_interval: Option<Duration>,
 }
 
@@ -91,7 +91,7 @@ impl EmulatedLink {
         }
     }
 
-    /// The downlink as the link's models have it.
+    /// The plan of the downlink, for the link's models.
     pub fn plan(&self) -> anyhow::Result<LinkPlan> {
         let outages = OutageSettings::List {
             list: self.outages.clone(),
@@ -116,7 +116,7 @@ impl EmulatedLink {
 }
 
 impl EmulatedLink {
-    /// Adds the flags for all this; the file that they name, if there is one.
+    /// Adds the flags for all settings. Returns the folder of the file that they name, if any.
     fn describe(&self, command: &mut Command) -> anyhow::Result<Option<Scratch>> {
         let mtu = self.mtu.to_string();
         command.args(["--mtu", &mtu, "--seed", &self.seed.to_string()]);
@@ -174,7 +174,7 @@ enum LogLine {
     Other,
 }
 
-/// Samples kept at most; later ones are left out.
+/// Limit of samples; later ones are left out.
 const SAMPLES_MAX: usize = 1_000_000;
 
 /// What is in a link at one point in time; downlink and uplink.
@@ -223,8 +223,8 @@ pub const GATEWAY_IF: &str = "wl-gw";
 pub const MH_IF: &str = "wl-mh";
 
 impl LinkProcess {
-    /// Starts the link between gateway and MH and waits for its devices;
-    /// its clock stands until [`LinkProcess::start_clock`]. `holdfast` is our
+    /// Starts the link between gateway and MH and waits for its devices.
+    /// Its clock starts with [`LinkProcess::start_clock`]. `holdfast` is our
     /// own binary.
     pub fn spawn(
         holdfast: &Path,

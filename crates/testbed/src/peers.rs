@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a user would take instead of Holdfast, in the same experiments.
+//! Programs that an operator would use instead of Holdfast, for the same experiments.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -117,7 +117,7 @@ pub(crate) fn start_server(
     Ok(child)
 }
 
-/// The gateway's own TCP with the hosts' parameters.
+/// Sets the hosts' TCP parameters for the gateway's own TCP.
 fn send_like_a_host(congestion_control: &str) -> anyhow::Result<()> {
     for (path, value) in HOST_SYSCTLS {
         holdfast_net::rtnl::sysctl(path, value)?;
@@ -128,7 +128,7 @@ fn send_like_a_host(congestion_control: &str) -> anyhow::Result<()> {
         mtu: None,
         microsecond_timestamps: false,
     };
-    // The halves with MH and FH in them, more specific than the interfaces' own /24.
+    // The /25 networks with MH and FH in them, more specific than the interfaces' own /24.
     for (interface, net) in [(GATEWAY_IF, 2), (GATEWAY_WIRED_IF, 1)] {
         let net = IpAddr::V4(Ipv4Addr::new(10, net, 0, 0));
         let ifindex = rtnl.link_index(interface)?;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Folders for a run's files that do not outlive it: not by its end, and not for long by
-//! its death. A run that is killed outright can remove nothing; the next one removes
-//! what no process holds any more.
+//! Folders for a run's files. A run removes its folder at its end. A run that is killed
+//! cannot: the next run removes the folders that no process holds any more.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,13 +10,13 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
-/// The file by whose lock a folder is held; the kernel releases the lock when the process dies.
+/// The file that a run locks while it uses the folder. The kernel releases the lock when the process dies.
 const LOCK: &str = "held";
 
-/// Folders of dead runs that one start removes at most.
+/// Limit of dead runs' folders that one start removes.
 const REMOVED_MAX: usize = 100;
 
-/// Folders made and lost to another run before the last is taken as it is.
+/// Limit of folders that another run has removed before they were locked. Then the next one is used as it is.
 const TRIES_MAX: u32 = 10;
 
 /// A folder of this run, removed when dropped.
@@ -28,8 +27,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A folder whose name begins with `prefix` where the system keeps temporary files;
-    /// those of the same prefix whose runs have died are removed.
+    /// Makes a folder whose name begins with `prefix`, where the system keeps temporary files.
+    /// Removes folders of the same prefix whose runs have died.
     pub fn new(prefix: &str) -> io::Result<Self> {
         Self::new_in(&std::env::temp_dir(), prefix)
     }
@@ -58,8 +57,8 @@ impl Scratch {
     }
 }
 
-/// Removes the folders of runs that have died. What cannot be removed stays: it is in
-/// nothing's way.
+/// Removes the folders of runs that have died. A folder that cannot be removed stays: it
+/// does no harm.
 fn remove_abandoned(parent: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -73,13 +72,13 @@ fn remove_abandoned(parent: &Path, prefix: &str) {
 }
 
 fn remove_if_abandoned(folder: &Path) -> io::Result<()> {
-    // Not through a link, and nothing of another user's.
+    // Links are not followed, and folders of other users stay.
     let metadata = fs::symlink_metadata(folder)?;
     let own = rustix::process::geteuid().as_raw();
     if !metadata.is_dir() || metadata.uid() != own {
         return Ok(());
     }
-    // One without the file is just being made.
+    // A folder without this file is just being made: it stays.
     let lock = File::open(folder.join(LOCK))?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
     fs::remove_dir_all(folder)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Pseudo-random bytes, in a file or as they are needed: the same for the same seed, and
-//! no two parts of them alike, so that a byte lost, doubled or misplaced changes the
+//! Pseudo-random bytes, in a file or as they are needed. The same seed gives the same bytes.
+//! No two parts are alike, so that a byte that is lost, doubled or out of order changes the
 //! hash.
 
 use std::fs::File;
@@ -60,7 +60,7 @@ impl SeededStream {
         }
     }
 
-    /// The next ones, 64 KiB until the last ones; none: that was all.
+    /// The next bytes: 64 KiB, or the rest. None: there are no more.
     pub fn next_chunk(&mut self) -> Option<&[u8]> {
         if self.left == 0 {
             return None;

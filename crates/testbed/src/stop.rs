@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The wish to stop: raised by SIGINT, SIGTERM and SIGHUP, watched by every
-//! loop, so that guards clean up at the end.
+//! A flag that SIGINT, SIGTERM and SIGHUP raise. Every loop watches it, so that
+//! guards clean up at the end.
 
 use std::io;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// How often a condition that nothing can wake us for is looked at.
+/// The time between two checks of a condition that no event reports.
 const POLL: Duration = Duration::from_millis(5);
 
 /// A flag that is raised when the program is to stop; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag {
     own: Arc<AtomicBool>,
-    /// One that raises this one too.
+    /// Another flag, which counts for this one too.
     outer: Option<Arc<Self>>,
 }
 

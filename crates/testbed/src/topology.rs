@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! FH, gateway and MH as network namespaces with the links between them.
 //!
-//! The gateway is router and base station in one; of several cells each has a base station
+//! The gateway is router and base station in one. With several cells each has a base station
 //! of its own, behind one router ([`base_stations`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -34,7 +34,7 @@ pub const FH_IF: &str = "fh0";
 /// The gateway's device toward the FH.
 pub const GATEWAY_WIRED_IF: &str = "gw0";
 
-/// Of IPv4, and of IPv6.
+/// The prefix lengths of IPv4 and of IPv6.
 const PREFIX_BITS: [u8; 2] = [24, 64];
 
 /// One interface's addresses.
@@ -47,7 +47,7 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// Everybody, with a prefix of no bits.
+    /// All addresses, with a prefix of 0 bits.
     const ALL: Self = Self {
         v4: Ipv4Addr::UNSPECIFIED,
         v6: Ipv6Addr::UNSPECIFIED,
@@ -61,7 +61,7 @@ impl Addresses {
     }
 }
 
-/// The way between gateway and MH.
+/// The link between gateway and MH.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wireless {
     /// `holdfast link`.
@@ -78,19 +78,19 @@ pub enum Wireless {
 pub struct TopologySettings {
     /// Our own binary, for the link.
     pub holdfast: PathBuf,
-    /// The way between gateway and MH: the first cell.
+    /// The link between gateway and MH; of several cells that of the first one.
     pub wireless: Wireless,
     /// The links of other cells, each with a base station of its own.
     pub other_cells: Vec<EmulatedLink>,
-    /// MTU of the way between FH and gateway in octets.
+    /// MTU of the link between FH and gateway in octets.
     pub wired_mtu: u32,
     /// Congestion control of FH and MH, by their default routes.
     pub congestion_control: String,
     /// An emulated link between FH and gateway; none: a veth pair.
     pub wired: Option<EmulatedLink>,
-    /// What is the FH's own.
+    /// Settings of the FH alone.
     pub fh: HostTuning,
-    /// What is the MH's own.
+    /// Settings of the MH alone.
     pub mh: HostTuning,
     /// Rules for the gateway as `nft -f` takes them; empty: none.
     pub gateway_nft: String,
@@ -98,7 +98,7 @@ pub struct TopologySettings {
     pub gateway_sysctls: Vec<(String, String)>,
 }
 
-/// What one host has different from the other.
+/// Settings in which one host differs from the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostTuning {
     /// Its congestion control; none: the topology's.
@@ -107,7 +107,7 @@ pub struct HostTuning {
     pub sysctls: Vec<(String, String)>,
     /// Options of its default routes, as `ip route` takes them.
     pub route_options: Vec<String>,
-    /// Its timestamps are microseconds; without route options.
+    /// Its timestamps are in microseconds. Not together with route options.
     pub microsecond_timestamps: bool,
 }
 
@@ -141,7 +141,7 @@ pub const HOST_SYSCTLS: &[(&str, &str)] = &[
     ("net.ipv4.tcp_slow_start_after_idle", "1"),
 ];
 
-/// Before any device is made, in all three: no chatter of its own on the links.
+/// Set in all three before any device is made: the kernel sends nothing by itself on the links.
 const QUIET_SYSCTLS: &[(&str, &str)] = &[
     ("net.ipv6.conf.default.accept_dad", "0"),
     ("net.ipv6.conf.default.router_solicitations", "0"),
@@ -158,13 +158,13 @@ const GATEWAY_SYSCTLS: &[(&str, &str)] = &[
 pub struct Topology {
     /// The fixed host.
     pub fh: NetNs,
-    /// The router before several base stations; none: the only gateway is it.
+    /// The router before several base stations; none: the only gateway is the router.
     pub router: Option<NetNs>,
-    /// One or more.
+    /// The cells, one or more.
     pub cells: Vec<Cell>,
     /// The mobile host.
     pub mh: NetNs,
-    /// The emulated link between the FH and its router, if that is the way.
+    /// The emulated link between the FH and its router; none: a veth pair.
     pub wired_link: Option<LinkProcess>,
 }
 
@@ -173,7 +173,7 @@ pub struct Topology {
 pub struct Cell {
     /// The router between the wired and the wireless part.
     pub gateway: NetNs,
-    /// The emulated link to the MH, if that is the way.
+    /// The emulated link to the MH; none: a veth pair.
     pub link: Option<LinkProcess>,
 }
 
@@ -247,8 +247,8 @@ impl Topology {
             base_stations::configure(self, router, wired_mtu, &mtus)?;
         } else {
             self.mh.run(|| {
-                // Nothing is sent from the second unless a socket is bound to it: of IPv4 addresses Linux takes
-                // the one that was there first, of IPv6 addresses the newest.
+                // Nothing is sent from the second addresses unless a socket is bound to one: Linux prefers the
+                // oldest IPv4 address and the newest IPv6 address.
                 add_address(MH_IF, IpAddr::V6(SECOND_MH.v6), PREFIX_BITS[1])?;
                 set_interface(MH_IF, MH, wireless_mtu)?;
                 add_address(MH_IF, IpAddr::V4(SECOND_MH.v4), PREFIX_BITS[0])
@@ -280,7 +280,7 @@ impl Topology {
         ns.run(|| {
             set_sysctls(HOST_SYSCTLS)?;
             if several {
-                // What comes by the new cell may be there before the route is.
+                // A packet may come by the new cell before the route leads there.
                 set_sysctls(&[("net.ipv4.conf.all.rp_filter", "2")])?;
             }
             set_owned_sysctls(&tuning.sysctls)
@@ -430,7 +430,7 @@ fn set_default_routes(
     Ok(())
 }
 
-/// The gateway's own link, which is no cell among others.
+/// Makes the link of the only gateway; none: it is a veth pair.
 fn only_link(
     settings: &TopologySettings,
     gateway: &NetNs,

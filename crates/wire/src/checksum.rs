@@ -56,8 +56,8 @@ impl Sum {
         }
     }
 
-    /// The sum folded to 16 bits, not inverted: what a field holds whose
-    /// completion is left to the device.
+    /// The sum folded to 16 bits, not inverted: the value of the checksum field if the device
+    /// completes the checksum.
     pub fn folded(self) -> u16 {
         let mut total = self.total;
         while total >> 16 != 0 {

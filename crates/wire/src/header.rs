@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The headers of a frame, copied to be changed: for retransmissions from a
-//! cache and for ACKs of our own.
+//! The headers of a frame, copied to be changed: for retransmissions from a cache and for
+//! made ACKs.
 
 use crate::checksum::Sum;
 use crate::{Flags, Layout, Segment, SeqNum};
@@ -32,7 +32,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Headers can be copied if TCP's begins there: those before it leave room for all options of TCP.
+    /// Whether headers can be copied if TCP's begins at `offset`: all options of TCP must fit behind it.
     pub const fn can_begin_tcp_at(offset: usize) -> bool {
         offset + TCP_HEADER_LEN_MAX <= HEADER_LEN_MAX
     }
@@ -65,7 +65,7 @@ impl Header {
         self.len as usize
     }
 
-    /// Never: there is always a TCP header.
+    /// Always false: there is always a TCP header.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -80,7 +80,7 @@ impl Header {
         self.tcp as usize
     }
 
-    /// IP and TCP headers together, bytes: what an MTU has to spare for them.
+    /// IP and TCP headers together, bytes: the part of an MTU that they take.
     pub const fn network_len(&self) -> usize {
         (self.len - self.ip) as usize
     }
@@ -89,7 +89,7 @@ impl Header {
         self.bytes[self.ip_offset()] >> 4 == 4
     }
 
-    /// The headers of IPv4 rather than of IPv6.
+    /// The headers are IPv4's, not IPv6's.
     pub fn is_ipv4(&self) -> bool {
         self.is_v4()
     }
@@ -119,8 +119,8 @@ impl Header {
         self.put(14, &window.to_be_bytes());
     }
 
-    /// Sets the differentiated services codepoint (RFC 2474), 0 to 63; the ECN bits stay
-    /// (RFC 3168, 5). An IPv4 header's checksum is that of the next
+    /// Sets the differentiated services codepoint (RFC 2474), 0 to 63. The ECN bits stay
+    /// (RFC 3168, 5). An IPv4 header's checksum is wrong until the next
     /// [`set_payload_len`](Self::set_payload_len).
     pub fn set_dscp(&mut self, dscp: u8) {
         let ip = self.ip_offset();

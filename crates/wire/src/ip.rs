@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of the IP header is of interest by itself.
+//! Single fields of the IP header.
 
 use crate::checksum::Sum;
 

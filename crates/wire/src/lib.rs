@@ -8,8 +8,8 @@
 //!   its parts lie);
 //! - [`Header`] is a copy of a frame's headers that can be changed and put in front
 //!   of a payload;
-//! - [`SeqNum`] and [`Instant`] are the two kinds of number that all else is
-//!   counted in.
+//! - [`SeqNum`] and [`Instant`] are the two kinds of number: positions in a stream, and
+//!   times.
 
 pub mod checksum;
 mod header;

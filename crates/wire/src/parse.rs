@@ -18,11 +18,11 @@ pub struct Layout {
     pub tcp: usize,
     /// The payload: also the length of all headers together.
     pub payload: usize,
-    /// The end of the payload. Padding of a short Ethernet frame lies behind.
+    /// The end of the payload. Behind it is the padding of a short Ethernet frame.
     pub end: usize,
 }
 
-/// Why a frame is not a TCP segment for us; it is passed on as it is.
+/// Why a frame is not a TCP segment for us. Such a frame passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotTcp {
     /// Neither IPv4 nor IPv6, or cut short, or its lengths contradict one another.
@@ -84,7 +84,7 @@ fn is_authenticated(slice: &IpSlice<'_>) -> bool {
     }
 }
 
-/// The iterator of the library reads past the end of headers that a cut packet lacks.
+/// Needs whole extension headers: in a cut packet, the library's iterator reads past their end.
 fn has_authentication(extensions: &Ipv6ExtensionsSlice<'_>) -> bool {
     let mut headers = extensions.clone().into_iter();
     headers.any(|header| matches!(header, Ipv6ExtensionSlice::Authentication(_)))
@@ -144,12 +144,12 @@ pub fn is_icmp(frame: &[u8], ip: usize) -> bool {
         .is_some_and(|number| matches!(number, IpNumber::ICMP | IpNumber::IPV6_ICMP))
 }
 
-/// A router's word that a packet was too big for the path beyond it.
+/// A router's report that a packet was too big for the path beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketTooBig {
     /// The end that sent the packet that was too big.
     pub from: Endpoint,
-    /// The end it was for.
+    /// The end that the packet was for.
     pub to: Endpoint,
     /// SEG.SEQ of that packet.
     pub seq: SeqNum,
@@ -158,7 +158,7 @@ pub struct PacketTooBig {
 }
 
 /// Reads an ICMP "fragmentation needed" (RFC 1191) or ICMPv6 "packet too big"
-/// (RFC 4443, 3.2) about a TCP segment; `None` for anything else. A fragment, and TCP behind an
+/// (RFC 4443, 3.2) about a TCP segment; `None` for anything else. Fragments, and TCP behind an
 /// authentication header, are something else, as in [`parse`].
 pub fn parse_packet_too_big(frame: &[u8], ip: usize) -> Option<PacketTooBig> {
     let slice = IpSlice::from_slice(frame.get(ip..)?).ok()?;
@@ -176,7 +176,7 @@ pub fn parse_packet_too_big(frame: &[u8], ip: usize) -> Option<PacketTooBig> {
     };
     let net = etherparse::LaxSlicedPacket::from_ip(inner).ok()?.net?;
     let quoted = net.ip_payload_ref()?;
-    // First: `has_authentication` needs whole extension headers, and TCP lies behind whole ones alone.
+    // Checked first: `has_authentication` needs whole extension headers. TCP is only behind whole ones.
     if quoted.ip_number != IpNumber::TCP || quoted.fragmented {
         return None;
     }

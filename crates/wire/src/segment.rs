@@ -47,7 +47,7 @@ impl Flags {
         Self(self.0 | other.0)
     }
 
-    /// `self` less `other`'s bits.
+    /// `self` without `other`'s bits.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
@@ -110,12 +110,12 @@ impl SackBlocks {
         self.within(first, last).count() == self.len()
     }
 
-    /// How many, 0 to 4.
+    /// The number of blocks, 0 to 4.
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// No block at all.
+    /// There is no block.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -130,21 +130,21 @@ pub struct Options {
     pub window_scale: Option<u8>,
     /// SACK permitted (RFC 2018, 2).
     pub sack_permitted: bool,
-    /// The clocks.
+    /// The timestamps option.
     pub timestamps: Option<Timestamps>,
-    /// What arrived beyond the acknowledgement number.
+    /// SACK blocks: bytes that arrived beyond the acknowledgement number.
     pub sack: SackBlocks,
-    /// There is an option of another kind (MPTCP, MD5, AO, what is to come), or
-    /// the options are malformed: a copy of this segment cannot be made safely.
+    /// There is an option of another kind (MPTCP, MD5, AO, a future one), or the options are
+    /// malformed: a copy of this segment cannot be made safely.
     pub others: bool,
 }
 
 /// A TCP segment's values, without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// Who sent it.
+    /// The sender's end.
     pub from: Endpoint,
-    /// Whom it is for.
+    /// The receiver's end.
     pub to: Endpoint,
     /// SEG.SEQ.
     pub seq: SeqNum,
@@ -152,7 +152,7 @@ pub struct Segment {
     pub ack: SeqNum,
     /// The control bits.
     pub flags: Flags,
-    /// SEG.WND as it stands in the header: not scaled.
+    /// SEG.WND as in the header: not scaled.
     pub window: u16,
     /// The options.
     pub options: Options,
@@ -167,7 +167,7 @@ impl Segment {
         self.payload_len + self.flags.has(Flags::SYN) as u32 + self.flags.has(Flags::FIN) as u32
     }
 
-    /// Takes no sequence space.
+    /// The segment takes no sequence space.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -6,18 +6,18 @@ use core::ops::{Add, AddAssign, Sub};
 
 /// A TCP sequence number (RFC 9293, 3.4).
 ///
-/// There is no order on a circle, so this type has none: ask whether one number
-/// is [before](Self::before) another, or how far [`Self::distance_from`] it is.
+/// A circle has no order, so this type has none. Compare two numbers with
+/// [`Self::before`], and count bytes with [`Self::distance_from`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct SeqNum(u32);
 
 impl SeqNum {
-    /// The number as it stands in a header.
+    /// From the number in a header.
     pub const fn new(number: u32) -> Self {
         Self(number)
     }
 
-    /// The number as it stands in a header.
+    /// The number in a header.
     pub const fn get(self) -> u32 {
         self.0
     }

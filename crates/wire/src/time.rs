@@ -11,7 +11,7 @@ pub use core::time::Duration;
 /// Nothing in the sans-IO crates reads a clock; the caller gives them the
 /// time it is.
 ///
-/// An `Option<Instant>`, a timer that may not run, takes no more room: the number inside is one
+/// An `Option<Instant>`, a timer that may not run, needs no more memory: the number inside is one
 /// more than the nanoseconds, and never 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(NonZeroU64);

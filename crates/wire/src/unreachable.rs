@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The report of a router whose link was down: a segment of a sender could not be delivered. A
-//! sender in its back-off that receives it for its oldest segment undoes one doubling, and
-//! retransmits at once if it is then due (RFC 6069, TCP-LCD; Linux, and no other system that is
-//! known).
+//! The report of a router whose link was down: a segment could not be delivered. A sender in its
+//! back-off may receive it for its oldest segment. The sender then undoes one doubling, and
+//! retransmits at once if that is then due (RFC 6069, TCP-LCD; Linux, and no other known
+//! system).
 //!
 //! On the gateway `hold` and `auto` send it to MHs that upload. On the mobile `wake` sends it to FHs, and
 //! so does `auto` without a gateway.
@@ -16,15 +16,15 @@ use crate::{Endpoint, Header, SeqNum};
 const UNREACHABLE: [u8; 2] = [3, 1];
 /// RFC 4443, 3.1, and code 0: no route.
 const UNREACHABLE_V6: [u8; 2] = [1, 0];
-/// Type, code, checksum, and a word without use.
+/// Type, code, checksum, and an unused word.
 const ICMP_BYTES: usize = 8;
 const HOPS: u8 = 64;
 
-/// The message to `sender` about its segment `seq` to `receiver`, of the receiver's address, behind
-/// the link layer's header `link`; none if no packet can have it.
+/// The message to `sender` about its segment `seq` to `receiver`, behind the link layer's header
+/// `link`. It comes from the receiver's address. None: the two addresses are not of one family.
 ///
-/// It quotes IP and TCP header of a segment without payload: sequence number and ports are what
-/// counts (RFC 6069, section 3, and RFC 5927, section 4).
+/// It quotes the IP and TCP headers of a segment without payload: only the sequence number and
+/// the ports matter (RFC 6069, section 3, and RFC 5927, section 4).
 pub fn unreachable(
     link: &[u8],
     sender: Endpoint,

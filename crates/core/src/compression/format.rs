@@ -10,7 +10,7 @@ const PSH: u8 = 0x08;
 /// The dictionary may end this many bytes before the segment, at most.
 const BACK_MAX: u32 = 0x00ff_ffff;
 
-/// Bytes of the header without and of the dictionary's name.
+/// Bytes of the header without the dictionary's name, and bytes of that name.
 pub(super) const FIXED_BYTES: usize = 7;
 const NAME_BYTES: usize = 5;
 
@@ -51,7 +51,7 @@ impl DictionaryName {
         SeqNum::new(seq.get().wrapping_sub(self.back))
     }
 
-    /// Its length in bytes.
+    /// The dictionary's length in bytes.
     pub(super) const fn len(self) -> u32 {
         self.len as u32
     }

@@ -62,7 +62,7 @@ fn segment(seq: SeqNum, payload: &[u8]) -> Segment {
     }
 }
 
-/// With a dictionary.
+/// Encodes a payload with a dictionary.
 fn encoded(encoder: &mut Encoder, plain: Plain<'_>, with: DictionaryRef<'_>) -> Option<Vec<u8>> {
     let with = Some(with).filter(|it| !it.bytes.is_empty());
     let len = encoder.encode(plain, with)?;
@@ -151,7 +151,7 @@ fn a_dictionary_is_what_was_acknowledged_and_helps() {
         let plain = &stream[from..from + 1448];
         let seq = first + from as u32;
         without += compressed(&mut encoder, seq, plain).len();
-        // What is on its way is not acknowledged yet.
+        // Segments in flight are not acknowledged yet.
         let acked = from.saturating_sub(3 * 1448);
         let known = &stream[acked.saturating_sub(32 << 10)..acked];
         let dictionary = DictionaryRef {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Opening a flow: a segment of the FH and one of the MH must agree.
 //!
-//! One of the numbers must be exactly the other end's: SEG.ACK of one is where the other one's
-//! data begins or ends. The other number must be near its counterpart. An attacker off the path
-//! does not know these numbers: a forged segment agrees with a true one by a chance of 4 in 2^32.
-//! A SYN and its answer are compared in the same way, for both may be forged.
+//! One number must match exactly: SEG.ACK of one segment is where the other segment begins or ends.
+//! The other number must be near its counterpart. An attacker off the path does not know these
+//! numbers: a forged segment agrees with a true one by a chance of 4 in 2^32. A SYN and its answer
+//! are compared in the same way, because both may be forged.
 //!
-//! A connection whose SYNs were not seen is adopted so in mid-stream.
+//! In this way the gateway also adopts a connection in mid-stream, without its SYNs.
 
 use core::time::Duration;
 
@@ -14,14 +14,14 @@ use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
 use super::credible::{BEYOND_SEEN_MAX, is_older, near};
 
-/// An FH's segment is compared with the MH's for this long, then with its successors only.
+/// The anchor, an older segment of the FH, is compared for this time. Then a newer one replaces it.
 const ANCHOR_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// The MH acknowledges at most this much beyond a segment of the FH that it agrees with, in bytes:
-/// a window without a scale.
+/// How far the MH's ACK may lie above the segment of the FH that it agrees with, in bytes: a window
+/// without a scale.
 const AHEAD_MAX: u32 = u16::MAX as u32;
 
-/// Where both ends stand, by one segment of the FH.
+/// The numbers of both ends in one segment of the FH.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sighting {
     pub seq: SeqNum,
@@ -55,7 +55,7 @@ impl Sighting {
         let mh_end = mh.end();
         let exact =
             mh.seq == self.ack || mh_end == self.ack || mh.ack == self.end || mh.ack == self.seq;
-        // The MH is ahead of this segment by little: the FH may have sent a probe, or old data.
+        // The MH's ACK may be a little above this segment: the FH may have sent a probe, or old data.
         let ahead = mh.ack.distance_from(self.end);
         exact
             && ahead <= AHEAD_MAX
@@ -66,20 +66,20 @@ impl Sighting {
 
 /// The FH's segments that the MH's are compared with.
 ///
-/// The newest one fits where one direction carries data. Where both do, the MH answers much
-/// later: for that an older one is remembered, the anchor. A newer segment replaces either, so
-/// a forged one delays the adoption and does not prevent it.
+/// If one direction carries data, the MH's segment agrees with the newest one. If both do, the MH
+/// answers much later: the anchor is an older segment for that case. A newer segment replaces each
+/// of them, so a forged one delays the adoption and does not prevent it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Adoption {
     newest: Option<Sighting>,
     anchor: Option<(Sighting, Instant)>,
-    /// The FH's FIN, and the number after the MH's.
+    /// The FH's FIN, and the number after the MH's FIN.
     fin: Option<Sighting>,
     mh_fin: Option<SeqNum>,
 }
 
 impl Adoption {
-    /// A segment of the FH. What has options that we do not know is no evidence.
+    /// Notes a segment of the FH. A segment with unknown options is no evidence.
     pub(super) fn note_fh(&mut self, segment: &Segment, now: Instant) {
         if !segment.flags.has(Flags::ACK) || segment.options.others {
             return;
@@ -96,7 +96,7 @@ impl Adoption {
         }
     }
 
-    /// A segment of the MH that agrees with nothing yet.
+    /// Notes a segment of the MH that agrees with no segment of the FH yet.
     pub(super) fn note_mh(&mut self, segment: &Segment) {
         if segment.flags.has(Flags::FIN) {
             self.mh_fin = Some(segment.end());
@@ -108,7 +108,7 @@ impl Adoption {
         self.mh_fin.filter(|fin| *fin == mh.seq)
     }
 
-    /// The end of the FH's FIN, if it was seen beside this segment: both acknowledge the same.
+    /// The end of the FH's FIN, if the FIN has the same ACK as `fh` and is near it.
     pub(super) fn fin_beside(&self, fh: &Sighting, mh: &Segment) -> Option<SeqNum> {
         let fin = self.fin.filter(|fin| !fin.is_dropped_as_old(mh));
         let fin = fin.filter(|fin| fin.ack == fh.ack && near(fin.end, fh.end, BEYOND_SEEN_MAX));

@@ -21,14 +21,13 @@ impl<P: Payload> Flow<P> {
         is_new
     }
 
-    /// The blocks that report what lies beyond the ACK; one at or before it is a D-SACK
-    /// (RFC 2883).
+    /// The SACK blocks above the ACK. A block at or below the ACK is a D-SACK (RFC 2883).
     fn reports_in(&self, segment: &Segment) -> impl Iterator<Item = (SeqNum, SeqNum)> + use<P> {
         let una = self.fh.una.max(segment.ack);
         segment.options.sack.within(una + 1, self.fh.max)
     }
 
-    /// What the ACK and its SACK blocks newly show to have arrived, and bytes of it.
+    /// What the ACK and its SACK blocks newly show to have arrived, and the number of these bytes.
     pub(super) fn arrivals(
         &self,
         segment: &Segment,
@@ -44,8 +43,8 @@ impl<P: Payload> Flow<P> {
         (arrivals, bytes)
     }
 
-    /// Bytes that the segment newly shows to have arrived and that were sent since link up, when
-    /// `transmissions` was empty.
+    /// Bytes that the segment newly shows to have arrived and that were sent since link up: recovery
+    /// begins with empty `transmissions`.
     #[cold]
     pub(super) fn arrived_since_up(&self, segment: &Segment) -> u32 {
         let mut bytes = 0_u32;
@@ -56,7 +55,7 @@ impl<P: Payload> Flow<P> {
     }
 
     /// Calls `note` with each range that the ACK and its SACK blocks newly show to have arrived. The segment
-    /// is credible: with an ACK of other numbers this would not end.
+    /// must be credible: with an ACK far from SND.UNA the loop would not end.
     #[inline]
     fn for_each_arrived(&self, segment: &Segment, mut note: impl FnMut(SeqNum, SeqNum)) {
         let mut note_missing = |left: SeqNum, right: SeqNum| {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of a segment is believed: its numbers lie within the windows that both ends
-//! have offered, or both directions agree on what has passed by unseen.
+//! Which segments are believed. Their numbers lie within the windows that both ends have offered,
+//! or both directions agree on bytes that passed unseen.
 //!
-//! The ends check both numbers of a segment (RFC 9293, 3.10.7.4; RFC 5961, 5). A
-//! gateway that is less strict than they are can be led astray by one who sees nothing
-//! of the flow. It also knows less than they do: after a hang or a restart true
-//! segments lie outside of all that it has seen.
+//! The ends check both numbers of a segment (RFC 9293, 3.10.7.4; RFC 5961, 5). If the gateway were
+//! less strict, an attacker off the path could mislead it. The gateway also knows less than the ends:
+//! after a hang or a restart, true segments lie outside of everything that it has seen.
 
 use core::time::Duration;
 
@@ -21,32 +20,31 @@ pub(crate) const WINDOW_MAX: u32 = 1 << 30;
 /// The largest shift of a window (RFC 7323, 2.3).
 const SHIFT_MAX: u8 = 14;
 
-/// Beyond a window: the byte of a probe, and a FIN (RFC 9293, 3.8.6.1).
+/// How far a segment may go beyond a window: the byte of a probe, and a FIN (RFC 9293, 3.8.6.1).
 const BEYOND_WINDOW: u32 = 2;
 
-/// In a flow without timestamps, numbers that do not fit count after this time without numbers
-/// that fit.
+/// After this time without a segment of the MH that fits, a segment that does not fit may be true.
 const DOUBT_MIN: Duration = Duration::from_secs(1);
 
 /// A live connection gives way to a new one between the same ports only after this silence: the
 /// ends themselves wait 2 MSL (RFC 9293, 3.6.1), 60 s on Linux.
 pub(super) const QUIET_MIN: Duration = Duration::from_secs(60);
 
-/// For this long a timestamp separates old from new: a clock of a microsecond goes half round in
+/// A timestamp that is older than this is not compared: a clock with ticks of 1 µs covers half its range in
 /// 35 minutes (RFC 7323, 5.5).
 pub(super) const CLOCK_RECENT_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// What a timestamp clock may run ahead of ours, in its ticks.
+/// How far a host's timestamp clock may deviate from the gateway's clock, in ticks.
 const CLOCK_SLACK_TICKS: u32 = 1_000_000;
 
-/// Longer than a path reorders segments.
+/// The shortest time of contradictions that shows SND.UNA to be wrong: no path reorders segments for longer.
 const CONTRADICTED_MIN: Duration = Duration::from_secs(5);
 
-/// Fewer segments may be old copies.
+/// The fewest contradictions that show SND.UNA to be wrong: fewer segments may be old copies.
 const CONTRADICTIONS_MIN: u32 = 3;
 
-/// What may lie beyond all that was seen of an end whose window scale is not known, in bytes:
-/// as much as the largest window that today's hosts offer by default.
+/// How far the numbers of an end may go beyond everything seen, in bytes, if its window scale is unknown.
+/// It is the largest window that today's hosts offer by default.
 pub(super) const BEYOND_SEEN_MAX: u32 = 4 << 20;
 
 /// The largest window of one end, in bytes: MAX.SND.WND of the other. It is at least the largest
@@ -73,40 +71,40 @@ pub(super) struct Unseen {
     seq_fits: bool,
     clock_fits: bool,
     timestamps: Option<Timestamps>,
-    /// None that fits has come since.
+    /// Since this time no segment of the MH that fits has come.
     since: Instant,
 }
 
 impl Unseen {
-    /// A segment of the flow that is known would have come by now.
+    /// The tracked connection would have sent a segment that fits by now.
     pub(super) fn may_be_true(&self, now: Instant) -> bool {
         now.saturating_since(self.since) >= DOUBT_MIN
     }
 
-    /// It would have come by now in an outage too.
+    /// The tracked connection would have sent one by now, even in an outage.
     pub(super) fn must_be_true(&self, now: Instant) -> bool {
         now.saturating_since(self.since) >= QUIET_MIN
     }
 }
 
-/// The MH acknowledges less than SND.UNA. A true MH seems to do so while the path reorders segments.
-/// After that time SND.UNA is wrong: a forged segment was believed.
+/// Segments of the MH that acknowledge less than SND.UNA. A path that reorders segments causes them for
+/// a short time. After that time SND.UNA is wrong: a forged segment was believed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Contradiction {
-    /// The highest ACK of these segments. One that is a window away begins the count anew.
+    /// The highest ACK of these segments. An ACK more than a window away begins the count anew.
     ack: SeqNum,
     since: Instant,
     segments: u32,
 }
 
-/// What an MH's segment is to the flow.
+/// Whether a segment of the MH fits the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Credit {
     /// Both numbers fit.
     Fits,
-    /// It acknowledges what has passed by unseen, and is the MH's all the same.
+    /// It acknowledges bytes that passed unseen, and is from the MH.
     FitsUnseen,
-    /// Neither.
+    /// It is not believed.
     None,
 }
 
@@ -124,34 +122,34 @@ const fn oldest(a: u32, b: u32) -> u32 {
     if is_older(a, b) { a } else { b }
 }
 
-/// A receiver that has taken in the timestamp `recent` drops the segment.
+/// A receiver that has accepted the timestamp `recent` drops the segment.
 fn is_dropped_as_old(segment: &Segment, recent: u32) -> bool {
     let own = segment.options.timestamps;
     own.is_none_or(|own| is_older(own.tsval, recent))
 }
 
-/// At most `window` apart, whichever comes first.
+/// The numbers are at most `window` apart, in either order.
 pub(super) fn near(a: SeqNum, b: SeqNum, window: u32) -> bool {
     a.distance_from(b).max(b.distance_from(a)) <= window
 }
 
 impl<P: Payload> Flow<P> {
-    /// The largest window that the MH has offered, `window` counted in.
+    /// The largest window that the MH has offered, `window` included.
     fn mh_window_max(&self, window: u16) -> u32 {
         let in_flight = self.fh.max.distance_from(self.fh.una);
         let largest = self.mh.window_largest.max(window);
         window_max(largest, self.mh.window_scale, in_flight)
     }
 
-    /// The same of the FH.
+    /// The largest window that the FH has offered, `window` included.
     fn fh_window_max(&self, window: u16) -> u32 {
         let in_flight = self.mh.nxt.distance_from(self.fh.ack);
         let largest = self.fh.window_largest.max(window);
         window_max(largest, self.fh.window_scale, in_flight)
     }
 
-    /// The sequence numbers of an MH's segment fit: in the FH's window, or in the one
-    /// before it (repetitions, keep-alives).
+    /// The sequence numbers of a segment of the MH fit: in the FH's window, or in the window before it
+    /// (retransmissions, keep-alives).
     fn mh_seq_fits(&self, segment: &Segment) -> bool {
         let window = self.fh_window_max(0);
         let edge = (self.fh.ack + window).max(self.mh.nxt) + BEYOND_WINDOW;
@@ -160,8 +158,7 @@ impl<P: Payload> Flow<P> {
             && segment.end().at_or_before(edge)
     }
 
-    /// What an MH's segment is worth. One that is worth nothing is remembered: the FH may confirm
-    /// it.
+    /// Judges a segment of the MH. A segment that is not believed is remembered: the FH may confirm it.
     pub(super) fn credit(&mut self, segment: &Segment, now: Instant) -> Credit {
         let is_old = self.fh_drops_as_old(segment, now);
         let seq_fits = self.mh_seq_fits(segment);
@@ -194,7 +191,7 @@ impl<P: Payload> Flow<P> {
     }
 
     /// Notes a segment of the MH that acknowledges less than SND.UNA. True if three such segments have
-    /// come in more than five seconds: SND.UNA is wrong.
+    /// come over at least five seconds: SND.UNA is wrong.
     pub(super) fn note_contradiction(&mut self, segment: &Segment, now: Instant) -> bool {
         if !segment.ack.before(self.fh.una) {
             if self.contradiction.is_some() && self.mh_ack_fits(segment.ack) {
@@ -254,7 +251,7 @@ impl<P: Payload> Flow<P> {
         is_of_mh && self.is_in_window(segment.ack)
     }
 
-    /// The FH itself was seen so far ahead.
+    /// A segment of the FH that ends at this ACK or above it was seen.
     fn is_confirmed_by_fh(&self, segment: &Segment) -> bool {
         let is_sent = |end: SeqNum| segment.ack.at_or_before(end);
         self.mh_seq_is_exact(segment) && self.fh.beyond.is_some_and(is_sent)
@@ -268,7 +265,7 @@ impl<P: Payload> Flow<P> {
         is_doubted && (self.mh_seq_is_exact(segment) || clock_fits && self.owed.is_none())
     }
 
-    /// Its MH may have spoken of what has passed by unseen: what is known may be old.
+    /// The MH may have acknowledged bytes that passed unseen: the tracked numbers may be old.
     pub(crate) fn is_in_doubt(&self) -> bool {
         let unseen = self.unseen.as_ref();
         unseen.is_some_and(|unseen| unseen.seq_fits)
@@ -283,8 +280,8 @@ impl<P: Payload> Flow<P> {
         ack.at_or_before(edge)
     }
 
-    /// Both timestamps have moved no farther than time (RFC 7323, 5.4: a tick is a
-    /// millisecond at least; Linux has some of a microsecond).
+    /// Both timestamps have advanced by no more than the elapsed time, at 1 µs a tick. RFC 7323, 5.4
+    /// allows ticks of 1 ms or more, but Linux has some of 1 µs.
     pub(super) fn clock_fits(&self, timestamps: Option<Timestamps>, now: Instant) -> bool {
         let Some(last) = self.mh.timestamps else {
             return false;
@@ -297,9 +294,9 @@ impl<P: Payload> Flow<P> {
         timestamps.is_some_and(|new| fits(new.tsval, last.tsval) && fits(new.tsecr, last.tsecr))
     }
 
-    /// RFC 7323, 5.3 (PAWS): the MH drops a segment whose timestamp is older than the newest one
-    /// that it has taken in; the bytes in it are not the connection's. The MH echoes that one.
-    /// An echo of what was never sent proves nothing.
+    /// RFC 7323, 5.3 (PAWS): the MH drops a segment whose timestamp is older than the newest one that it
+    /// has accepted. Its bytes are not the connection's. The MH echoes the newest accepted one.
+    /// An echo of a timestamp that was never sent proves nothing.
     ///
     /// RFC 7323, 3.2 has the same rule for a segment without a timestamp if all others have one. Linux
     /// takes such a segment; here it passes and is not cached.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What another station has to know of a flow, and a flow as another station knew it.
+//! Exports the state of a flow for another station, and adopts a state that another station exported.
 
 use core::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::handoff::FlowState;
 use crate::{Payload, Resend};
 
 impl<P: Payload> Flow<P> {
-    /// The flow's numbers for another station, with what was measured of the MH's link;
-    /// `None` if too little is known, or bytes are owed that only this one has.
+    /// The flow's numbers for another station, with what was measured of the MH's link. `None` if too
+    /// little is known, or if bytes are owed: only this station has them.
     pub(crate) fn state(
         &self,
         srtt: Option<Duration>,
@@ -48,8 +48,8 @@ impl<P: Payload> Flow<P> {
         })
     }
 
-    /// A flow in which this station has seen too little becomes one as another knew it.
-    /// Nothing is kept of it yet: what lies between `fh_una` and `fh_max` is to come.
+    /// Adopts a flow's state from another station, because this station has seen too little. Nothing is
+    /// cached yet: the bytes from `fh_una` to `fh_max` are still to come.
     pub(crate) fn adopt(&mut self, state: &FlowState, now: Instant) {
         self.stage = Stage::Open;
         self.fh = FhState {
@@ -94,7 +94,7 @@ impl<P: Payload> Flow<P> {
         fh.sack |= state.fh_sack;
         fh.fin = fh.fin.or(state.fh_fin);
         mh.fin = mh.fin.or(state.mh_fin);
-        // An end may have been so bold as to send what the station before has seen alone.
+        // The previous station may have seen segments that this one has not seen.
         fh.max = fh.max.max(state.fh_max);
         mh.nxt = mh.nxt.max(state.mh_nxt);
         if let Some(edge) = state.mh_right_edge {
@@ -105,9 +105,9 @@ impl<P: Payload> Flow<P> {
         self.path_mtu = self.path_mtu.or(state.path_mtu);
     }
 
-    /// What is kept and the MH may lack, a segment's worth a piece; to be delivered by
-    /// another station. By the numbers of the FH.
-    pub(crate) fn kept_pieces(&mut self, pieces: &mut Vec<Resend<P>>) {
+    /// The cached bytes that the MH may lack, one segment a piece, for another station to deliver. They
+    /// have the sequence numbers of the FH's half.
+    pub(crate) fn cached_pieces(&mut self, pieces: &mut Vec<Resend<P>>) {
         let mut at: SeqNum = self.fh.una;
         loop {
             let (from, limit) = self.sacked.next_missing(at);
@@ -259,7 +259,7 @@ pub(super) mod tests {
                 .insert(&segment, &payload, segment.seq, 1 << 20, 10);
         }
         let mut pieces = Vec::new();
-        flow.kept_pieces(&mut pieces);
+        flow.cached_pieces(&mut pieces);
         let ranges: Vec<_> = pieces
             .iter()
             .map(|piece| (piece.seq.get(), piece.len))

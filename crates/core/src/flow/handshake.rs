@@ -16,16 +16,16 @@ pub(super) const AFTER_SYN_MAX: u32 = u16::MAX as u32;
 /// What is known of how the flow began.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Handshake {
-    /// The numbers of the SYNs, of the MH and of the FH, that the flow was opened after.
+    /// SEG.SEQ of the MH's SYN and of the FH's SYN with which the flow was opened.
     began: Option<(SeqNum, SeqNum)>,
-    /// The SYNs themselves; only as long as they count.
+    /// The SYNs that wait for an answer, or for a segment that follows them.
     syns: Option<Box<SeenSyns>>,
 }
 
 /// The SYNs seen.
 #[derive(Clone, Copy, Debug, Default)]
 struct SeenSyns {
-    /// A SYN and its answer: the first ones.
+    /// The first SYN and its answer.
     agreed: Option<Syns>,
     /// The newest SYN without an ACK, by side.
     mh_opens: Option<Syn>,
@@ -45,7 +45,7 @@ pub(super) struct Syns {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Syn {
     pub(super) seq: SeqNum,
-    /// After its data, if it has some (RFC 7413).
+    /// The number after the SYN, and after its data if it has data (RFC 7413).
     end: SeqNum,
     window: u16,
     window_scale: Option<u8>,
@@ -63,7 +63,7 @@ impl Syn {
 }
 
 impl Syns {
-    /// Where both ends stand, as a segment of the FH would show it that follows them.
+    /// The numbers of both ends, as in a segment of the FH that follows the SYNs.
     pub(super) fn sighting(&self) -> Sighting {
         let (_, fh_shift) = self.shifts();
         // RFC 7323, 3.2: a SYN without an ACK echoes nothing.
@@ -76,18 +76,18 @@ impl Syns {
             seq: self.fh.seq + 1,
             end: self.fh.seq + 1,
             ack: self.mh.seq + 1,
-            // RFC 7323, 2.2: the window in a SYN is in no scale.
+            // RFC 7323, 2.2: the window in a SYN is not scaled.
             window: self.fh.window >> fh_shift,
             timestamps,
         }
     }
 
-    /// A round trip of the wireless half, if the MH answers the FH's SYN now.
+    /// A round trip of the wireless half, if the MH acknowledges the FH's SYN-ACK now.
     pub(super) fn round_trip(&self, now: Instant) -> Option<Duration> {
         (!self.mh_answers).then(|| now.saturating_since(self.fh.at))
     }
 
-    /// Their numbers, of the MH and of the FH.
+    /// SEG.SEQ of the MH's SYN and of the FH's SYN.
     const fn numbers(&self) -> (SeqNum, SeqNum) {
         (self.mh.seq, self.fh.seq)
     }
@@ -119,7 +119,7 @@ impl Handshake {
         self.agreed().into_iter().chain(newest)
     }
 
-    /// The SYN that an answer of this side is for.
+    /// The SYN that a SYN-ACK of this side answers.
     pub(super) fn answered_by(&self, from_mh: bool) -> Option<Syn> {
         let seen = self.syns.as_ref()?;
         if from_mh {
@@ -129,7 +129,7 @@ impl Handshake {
         }
     }
 
-    /// The flow began with these.
+    /// The flow began with these SYNs.
     fn is_of(&self, syns: &Syns) -> bool {
         let numbers = Some(syns.numbers());
         self.began == numbers || self.agreed().map(|agreed| agreed.numbers()) == numbers
@@ -153,8 +153,8 @@ impl Handshake {
 }
 
 impl<P: Payload> Flow<P> {
-    /// A SYN passes. `header`: the SYN's; that of the MH is the template of made ACKs. `quiet`: how
-    /// long nothing that fits has passed. True if it starts the connection anew.
+    /// A SYN passes. `header` is its header; that of an MH's SYN is the template of made ACKs. `quiet` is
+    /// the time without a segment that fits. True if the SYN starts the connection anew.
     ///
     /// A SYN may be forged (RFC 5961, 4). So it changes nothing before the other end has answered
     /// it, and a live connection gives way to a new one only when it is silent itself.
@@ -225,7 +225,7 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// What follows from both SYNs, besides the numbers.
+    /// Notes what both SYNs have negotiated: the window scales, and SACK.
     pub(super) fn note_syns(&mut self, syns: &Syns) {
         let (mh_shift, fh_shift) = syns.shifts();
         self.mh.window_scale = Some(mh_shift);
@@ -288,7 +288,7 @@ impl<P: Payload> Flow<P> {
         self.handshake.mh_syn().is_some()
     }
 
-    /// Both SYNs were seen, and what has passed since was seen from its start.
+    /// Both SYNs were seen, and the FH has acknowledged nothing except the MH's SYN.
     pub(crate) fn fh_has_acknowledged_nothing(&self) -> bool {
         let syn = self.handshake.mh_syn();
         syn.is_some_and(|syn| syn + 1 == self.fh.ack)

@@ -13,10 +13,10 @@ use crate::renumber::Renumber;
 use crate::table::MobileId;
 use crate::{FlowKey, Payload};
 
-/// A header as an idle flow has it.
+/// A header in the packed form of an idle flow.
 type Packed<P> = <<P as Payload>::Header as Template>::Packed;
 
-/// A flow that sends nothing for a while. [`Flow::unpack`] makes the same flow of it again.
+/// A flow that has sent nothing for a while. [`Flow::unpack`] restores the full flow.
 pub(crate) struct IdleFlow<P: Payload> {
     pub key: FlowKey,
     pub stage: Stage,
@@ -63,12 +63,12 @@ impl<P: Payload> Flow<P> {
             && (self.vain_retransmissions, self.dup_acks) == (0, 0);
         let is_counted =
             self.counted_confirmed && (self.counted_in_flight, self.counted_cached_bytes) == (0, 0);
-        // One that an end has closed is soon over.
+        // A flow that an end has closed is soon forgotten.
         let is_open = self.fh.fin.is_none() && self.mh.fin.is_none();
         has_nothing_in_flight && is_quiet && waits_for_nothing && is_counted && is_open
     }
 
-    /// What is known of an idle flow.
+    /// Packs an idle flow.
     pub(crate) fn pack(&mut self) -> IdleFlow<P> {
         let pack = |header: &Option<P::Header>| header.as_ref().map(Template::pack);
         IdleFlow {
@@ -92,7 +92,7 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// The flow that was idle.
+    /// Restores the full flow.
     pub(crate) fn unpack(idle: IdleFlow<P>) -> Self {
         let (fh, mh) = (idle.key.fh, idle.key.mh);
         let unpack = |packed: Option<Packed<P>>, from, to| {

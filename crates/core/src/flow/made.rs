@@ -9,9 +9,9 @@ use crate::{Action, Direction, Made, Payload};
 impl<P: Payload> Flow<P> {
     /// A keep-alive (RFC 9293, 3.8.4) in the FH's name: it makes the MH answer if nothing is cached.
     ///
-    /// With the newest timestamp that was sent to the MH: a segment with an older one may get no
+    /// It has the newest timestamp that was sent to the MH: a segment with an older one may get no
     /// answer (Linux, `PAWSOldAck`). If the MH uploads, the keep-alive echoes the MH's clock as it was
-    /// a round trip ago: an engine at the MH learns from it only that the link is up.
+    /// a round trip ago. So an engine at the MH learns from it only that the link is up.
     pub(crate) fn made_probe(&mut self, now: Instant) -> Option<Action<P>> {
         let template = self.downlink_header.clone()?;
         let uploads = self.uploads.as_ref();
@@ -32,8 +32,8 @@ impl<P: Payload> Flow<P> {
         }))
     }
 
-    /// An ACK with an old SEG.SEQ: the MH answers with its state (RFC 9293, 3.10.7.4). It would not
-    /// answer a segment beyond the bytes that it was sent.
+    /// An ACK with an old SEG.SEQ: the MH answers with its state (RFC 9293, 3.10.7.4). The MH would not
+    /// answer a segment above the bytes that it was sent.
     pub(crate) fn made_query(&self, segment: &Segment, owed: SeqNum) -> Option<Action<P>> {
         Some(Action::Send(Made {
             direction: Direction::Downlink,
@@ -104,7 +104,7 @@ impl<P: Payload> Flow<P> {
         }))
     }
 
-    /// An ACK without data of the FH that echoes another timestamp.
+    /// A copy of an ACK of the FH without data, with another timestamp echo.
     pub(crate) fn made_echo(&self, ack: &Segment, tsecr: u32) -> Option<Action<P>> {
         Some(Action::Send(Made {
             direction: Direction::Downlink,

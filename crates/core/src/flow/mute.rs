@@ -4,7 +4,7 @@
 use super::{Flow, Stage};
 use crate::{Payload, Resend};
 
-/// Whether the MH leaves this flow alone unanswered: a device behind its address has left, or a
+/// Whether the MH answers other flows but not this one: a device behind its address has left, or a
 /// firewall drops the port. A flow becomes mute when another one of its MH ends a silence, or when its
 /// second timer is in vain beside others. It stays mute until it is answered itself. Nothing of it counts
 /// as in flight, so that it makes no outage for the others. A segment of its cache, or a byte of it, goes

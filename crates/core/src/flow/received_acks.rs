@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which ACKs of the FH an MH that sends has surely received, and which it may have.
+//! Which ACKs of the FH an uploading MH has surely received, and which ones it may have received.
 
 use core::time::Duration;
 
 use holdfast_wire::{Instant, SeqNum};
 
-/// ACKs that are remembered until the MH echoes a newer timestamp.
+/// The number of ACKs that are remembered until the MH echoes a newer timestamp.
 const MARKS: usize = 4;
 
 /// An ACK that has passed.
@@ -16,26 +16,26 @@ struct Mark {
     ack: SeqNum,
 }
 
-/// The MH echoes the newest timestamp that it has received. Of several ACKs with one timestamp it may have
-/// received the first alone.
+/// The MH echoes the newest timestamp that it has received. If several ACKs have the same timestamp, it may
+/// have received only the first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReceivedAcks {
     /// The oldest first.
     marks: [Option<Mark>; MARKS],
     received: Option<SeqNum>,
-    /// The newest that had passed when data of the MH came last.
+    /// The newest ACK that had passed when the last data of the MH came.
     passed: SeqNum,
 }
 
 impl ReceivedAcks {
-    /// The newest that the MH has surely received, and the newest that it may have received if its last data
-    /// came when the link went down.
+    /// The newest ACK that the MH has surely received, and the newest that it may have received if its last data
+    /// came at link down.
     pub(super) fn range(&self) -> Option<(SeqNum, SeqNum)> {
         let received = self.received?;
         Some((received, self.passed.max(received)))
     }
 
-    /// An ACK passes. One in a quarter of a round trip of the wireless half is remembered.
+    /// An ACK passes. One ACK in each quarter of the wireless half's round trip is remembered.
     pub(super) fn on_ack(&mut self, ack: SeqNum, tsval: u32, round_trip: Duration, now: Instant) {
         let Some(free) = self.marks.iter().position(Option::is_none) else {
             return;
@@ -63,7 +63,7 @@ impl ReceivedAcks {
         }
     }
 
-    /// The link was down: the MH may not have received those that are remembered.
+    /// The link was down: the MH may not have received the ACKs that are remembered.
     pub(super) const fn forget_marks(&mut self) {
         self.marks = [None; MARKS];
     }

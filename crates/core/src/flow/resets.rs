@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Resetting both ends of a flow, and whatever they send then.
+//! Resets both ends of a flow, and answers with a RST whatever they send afterwards.
 
 use holdfast_wire::{Flags, SackBlocks, Segment, SeqNum};
 
@@ -7,8 +7,8 @@ use super::Flow;
 use crate::{Action, Actions, Direction, Made, Payload, Verdict};
 
 impl<P: Payload> Flow<P> {
-    /// Both ends get a RST, each with the sequence number that it expects next; and
-    /// again whenever they send something, for a RST may be lost.
+    /// Sends each end a RST with the sequence number that it expects next. Later segments get a RST
+    /// too, because a RST may be lost.
     pub(crate) fn reset_both_ends(&mut self, actions: &mut Actions<P>) {
         let owed = self.owed.unwrap_or(self.fh.max);
         actions.extend(self.made_reset(Direction::Uplink, self.fh.ack, owed));
@@ -17,12 +17,12 @@ impl<P: Payload> Flow<P> {
         self.close();
     }
 
-    /// Whatever an end sends from now on is answered with a RST.
+    /// From now on each segment of an end is answered with a RST.
     pub(crate) const fn refuse(&mut self) {
         self.answers_with_rst = true;
     }
 
-    /// Its ends get a RST for whatever they send.
+    /// Each segment of an end is answered with a RST.
     pub(crate) const fn answers_with_rst(&self) -> bool {
         self.answers_with_rst
     }

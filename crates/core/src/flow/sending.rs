@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sending from the cache: what goes next, what is lost, what a link has kept.
+//! Sends from the cache: which bytes are next, which are lost, which ones the link has kept.
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
@@ -12,53 +12,52 @@ use crate::{Direction, Payload, Resend};
 /// segments beyond (RFC 6675, `DupThresh`, measured as FACK does: by the farthest report).
 const DUP_THRESH: u32 = 3;
 
-/// Pieces that are retransmitted for one ACK at most: it shows that two segments have left the link.
+/// The most pieces that one ACK makes the gateway retransmit: an ACK shows that two segments have left the link.
 const LOSSES_AN_ACK_MAX: usize = 2;
 
-/// Advances of the MH that only segments from before an outage can have caused, until
-/// the link is taken to have kept them. One may repeat an ACK that was
-/// lost in the outage.
-const LEAPS: u32 = 2;
+/// After this number of advances of the MH that only segments from before the outage can cause, the
+/// link has kept these segments. A single advance may repeat an ACK that was lost in the outage.
+const ADVANCES_MIN: u32 = 2;
 
-/// Recoveries in vain after which an adopted flow is adopted anew: a forged segment may have opened
-/// it, and the MH refuses what is cached of it.
+/// After this number of vain recoveries a flow is adopted anew. A forged segment may have opened it: then
+/// the MH refuses what is cached of it.
 const VAIN_RECOVERIES_MAX: u32 = 32;
 
-/// What is remembered while the kept segments of an outage are sent on.
+/// The state at the end of an outage, while cached segments are sent after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BeforeOutage {
-    /// What the MH had acknowledged at link up.
+    /// SND.UNA at link up.
     una: SeqNum,
-    /// What had been sent then, and the newest timestamp of it.
+    /// SND.NXT toward the MH at link up, and the newest timestamp that was sent by then.
     sent_nxt: SeqNum,
     tsval: Option<u32>,
     /// The end of what was retransmitted since.
     resent: SeqNum,
-    /// How far the MH's reports went when it last leapt, and how often it did.
+    /// The end of the MH's reports at its last advance that counts for [`ADVANCES_MIN`], and the advances so far.
     leap: SeqNum,
     leaps: u32,
-    /// Some of what was retransmitted since was retransmitted again.
+    /// Some bytes may have been retransmitted twice: ACKs of them are not timed (Karn).
     resent_twice: bool,
 }
 
 /// The first probe of a silence, or the first data that the FH has sent in it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Probed {
-    /// The first byte of all probes, and of all data of the FH, in the silence.
+    /// The lowest number of all probes and of all data of the FH in the silence.
     seq: SeqNum,
-    /// What was sent before has an older timestamp.
+    /// The timestamp of the first probe. An echo of an older one answers what was sent before.
     tsval: Option<u32>,
-    /// What the MH acknowledges if it has received the probe and nothing else since. An ACK of more
-    /// answers the probe's segment. None: that has another timestamp, or the FH has retransmitted it.
+    /// The MH's ACK if it has received only the 1-byte probe since. A higher ACK answers the original segment.
+    /// None: the probe is longer, that segment has another timestamp, or the FH has retransmitted it.
     probe_alone: Option<SeqNum>,
 }
 
 /// The state of sending from the cache since it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Resending {
-    /// The end of the newest range that the MH has reported since.
+    /// The highest end of a range that the MH has reported since.
     arrived: SeqNum,
-    /// Lost pieces before this were repeated (RFC 6675, `HighRxt`).
+    /// Lost pieces before this were retransmitted (RFC 6675, `HighRxt`).
     repeated: SeqNum,
 }
 
@@ -73,8 +72,8 @@ impl Resending {
 }
 
 impl<P: Payload> Flow<P> {
-    /// Everything kept and not reported by the MH is to be sent from the start. False: nothing
-    /// is kept.
+    /// Everything that is cached and not reported by the MH is to be sent, from SND.UNA on. False:
+    /// nothing is cached.
     pub(crate) fn rewind(&mut self) -> bool {
         let rewinds = self.stage == Stage::Open && !self.cache.is_empty();
         if rewinds {
@@ -90,7 +89,8 @@ impl<P: Payload> Flow<P> {
         rewinds
     }
 
-    /// What the MH answers was sent once since link up, but for probes, and has no timestamp from before (Karn).
+    /// The MH answers bytes that were sent once since link up, except for probes: its echo is not from before
+    /// link up (Karn).
     pub(crate) fn answers_first_copy(&self, segment: &Segment) -> bool {
         if self.recover.is_none() {
             return true;
@@ -110,7 +110,7 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// Nothing of what follows `snd.una` has been retransmitted.
+    /// Nothing after SND.UNA has been retransmitted.
     pub(super) const fn begin_resending(&mut self) {
         self.resending = Resending::from_start(self.fh.una);
     }
@@ -121,7 +121,7 @@ impl<P: Payload> Flow<P> {
         self.begin_resending();
     }
 
-    /// Acknowledged up to `una`: no mark is left so far behind that it would come round.
+    /// The MH has acknowledged everything before `una`. No mark stays below it: after a wrap it would lie ahead.
     pub(super) fn follow_resending(&mut self, una: SeqNum) {
         let Resending { arrived, repeated } = &mut self.resending;
         (*arrived, *repeated) = ((*arrived).max(una), (*repeated).max(una));
@@ -141,14 +141,14 @@ impl<P: Payload> Flow<P> {
         self.dup_acks = 0;
     }
 
-    /// The end of what the MH has reported; behind a hole by SACK.
+    /// The end of what the MH has acknowledged, or reported by SACK above a hole.
     fn reported(&self) -> SeqNum {
         let una = self.fh.una;
         self.sacked.highest().map_or(una, |end| end.max(una))
     }
 
-    /// The link is up again: from the start, unless its ACKs show that the link has kept
-    /// what was on it. False: nothing is kept.
+    /// The link is up again: the cache is sent from SND.UNA on, unless ACKs show that the link has kept
+    /// the segments in flight. False: nothing is cached.
     pub(crate) fn rewind_after_outage(&mut self) -> bool {
         let sent_nxt = self.sent_nxt;
         let before = self.before_outage.as_ref();
@@ -163,7 +163,7 @@ impl<P: Payload> Flow<P> {
             // dropped since.
             self.sacked.clear();
         }
-        // The MH may answer late what the recovery before has sent.
+        // The MH may still answer what the previous recovery has sent.
         let resent_twice = self.recover.is_some();
         let rewinds = self.rewind();
         // The wait for an answer begins now.
@@ -190,14 +190,12 @@ impl<P: Payload> Flow<P> {
         is_vain && !is_bound && !self.began_with_syns()
     }
 
-    /// The MH goes on acknowledging or reporting what was sent before the outage: the link
-    /// has kept it. Then all of that is on its way still and is not sent twice. Returns
-    /// true if so.
+    /// True if the MH goes on acknowledging or reporting what was sent before the outage: the link has
+    /// kept it. All of that is still in flight, and is not sent twice.
     ///
-    /// How soon an ACK comes proves nothing: the queue that made the round trips before may
-    /// be gone. But it echoes a timestamp (RFC 7323, 4.3), and a retransmission has
-    /// at least the newest from before. Without timestamps a report must lie beyond all
-    /// that was retransmitted.
+    /// The time of an ACK proves nothing: the queue that made the round trips before may be gone. But
+    /// an ACK echoes a timestamp (RFC 7323, 4.3), and a retransmission has at least the newest one from
+    /// before the outage. Without timestamps a report must lie above everything that was retransmitted.
     pub(crate) fn finds_link_kept_all(&mut self, segment: &Segment) -> bool {
         let (una, reported) = (self.fh.una, self.reported());
         let Some(before) = &mut self.before_outage else {
@@ -219,7 +217,7 @@ impl<P: Payload> Flow<P> {
         }
         before.leap = reported;
         before.leaps += 1;
-        let kept = before.leaps >= LEAPS;
+        let kept = before.leaps >= ADVANCES_MIN;
         if kept {
             self.sent_nxt = self.sent_nxt.max(before.sent_nxt);
             self.before_outage = None;
@@ -232,7 +230,7 @@ impl<P: Payload> Flow<P> {
         self.resending.arrived = self.resending.arrived.max(right.min(self.sent_nxt));
     }
 
-    /// The next piece to send, and the flow as if it were sent.
+    /// Takes the next piece to send. The flow counts it as sent.
     pub(crate) fn take_piece(&mut self, len_max: u32) -> Option<Resend<P>> {
         let (from, limit) = self.sacked.next_missing(self.sent_nxt);
         let piece = self.cache.piece(from, limit, len_max);
@@ -249,7 +247,7 @@ impl<P: Payload> Flow<P> {
         Some(self.resend(piece))
     }
 
-    /// The same of what was not sent before: what is timed already goes on being timed.
+    /// Takes the next piece, which was not sent before. A round trip that is being timed goes on.
     pub(crate) fn take_first(&mut self, len_max: u32, now: Instant) -> Option<Resend<P>> {
         let timed = self.timed;
         let piece = self.take_piece(len_max);
@@ -260,7 +258,7 @@ impl<P: Payload> Flow<P> {
         piece
     }
 
-    /// A piece sent since the outage and lost, if there is one that was not repeated.
+    /// A lost piece that was sent from the cache and is not retransmitted yet, if there is one.
     pub(crate) fn take_lost(&mut self) -> Option<Resend<P>> {
         let from = self.fh.una.max(self.resending.repeated);
         let piece = self.missing_segment(from, u32::MAX)?;
@@ -298,8 +296,8 @@ impl<P: Payload> Flow<P> {
         Some(self.resend_by(sender, piece))
     }
 
-    /// Something that makes the MH answer, of at most `len_max` bytes: what it lacks, or else
-    /// anything kept (what it lacks may have been lost before it came here).
+    /// A probe of at most `len_max` bytes: bytes that the MH lacks, or else any cached ones. Those that
+    /// it lacks may have been lost before they reached the gateway.
     pub(crate) fn probe(&mut self, len_max: u32) -> Option<Resend<P>> {
         let una = self.fh.una;
         let piece = self.missing_segment(una, len_max).or_else(|| {
@@ -319,8 +317,8 @@ impl<P: Payload> Flow<P> {
         Some(self.resend(piece))
     }
 
-    /// Data of the FH passes in a silence: its answer is as good as that of a probe. If the FH
-    /// retransmits the segment of the probe, an ACK beyond the probe may answer that. As long as no
+    /// Data of the FH passes in a silence: an answer to it is as good as one to a probe. If the FH
+    /// retransmits the segment of the probe, an ACK above the probe may answer that copy. As long as no
     /// round trip is `measured`, the FH retransmits on slow links too.
     pub(crate) fn note_passed_probe(&mut self, segment: &Segment, measured: bool) {
         let probed = self.probed.get_or_insert(Probed {
@@ -349,7 +347,7 @@ impl<P: Payload> Flow<P> {
         let first = sack.iter().next().filter(|_| is_plausible);
         let duplicate = first.filter(|(_, right)| right.at_or_before(segment.ack));
         if let Some((left, _)) = duplicate {
-            // An older one is of an earlier silence.
+            // A duplicate below all probes of this silence is from an earlier silence.
             return left.before(probed.seq);
         }
         let age = match (probed.tsval, segment.options.timestamps) {
@@ -377,7 +375,7 @@ impl<P: Payload> Flow<P> {
         first.into_iter().chain(lost.take(LOSSES_AN_ACK_MAX))
     }
 
-    /// A segment that is cached, as pieces of the cache that go for the first time.
+    /// Takes a cached segment as pieces of the cache, which are sent for the first time.
     pub(crate) fn take_pieces_of(&mut self, segment: &Segment, mut take: impl FnMut(Resend<P>)) {
         let (timed, end) = (self.timed, segment.end());
         let mut seq = segment.seq;
@@ -388,7 +386,7 @@ impl<P: Payload> Flow<P> {
         self.timed = timed;
     }
 
-    /// What an ACK for the MH may acknowledge, the FH's newest given.
+    /// The ACK number to send to the MH. `newest` is the FH's own.
     pub(crate) fn ack_for_mh(&self, newest: SeqNum) -> SeqNum {
         self.ack_shown.unwrap_or(newest)
     }
@@ -422,8 +420,8 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// The MH may have answered with a closed window. Some stacks close it before an outage: what was within
-    /// it is in flight.
+    /// Notes whether the MH answers with a zero window. Some stacks close it before an outage: bytes within
+    /// the window from before are in flight.
     pub(super) fn note_refusal(&mut self, segment: &Segment) {
         if segment.ack == self.fh.una {
             let is_at_edge = self.mh.right_edge == Some(self.fh.una);
@@ -431,13 +429,13 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// Nothing is known of the MH's clock, or too little: after a long pause it may be anywhere.
+    /// The MH's timestamp clock is unknown, or too old to compare: after a long pause it may have any value.
     pub(super) fn has_no_clock(&mut self, now: Instant) -> bool {
         self.mh.clock_may_differ |= now.saturating_since(self.mh.received_at) >= CLOCK_RECENT_MAX;
         self.mh.timestamps.is_none() || self.mh.clock_may_differ
     }
 
-    /// After a long pause of the FH what is older than its segment separates nothing any more.
+    /// After a long pause of the FH, timestamps from before this segment are no longer compared.
     pub(super) fn forget_old_clock(&mut self, segment: &Segment, now: Instant) {
         let Some(timestamps) = segment.options.timestamps else {
             return;
@@ -450,9 +448,9 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// A segment of the FH goes to the MH as it came, with or without data.
+    /// Notes a segment of the FH that goes to the MH unchanged, with or without data.
     pub(crate) fn note_passed(&mut self, segment: &Segment, now: Instant) {
-        // RFC 7323, 4.3: the MH takes it from what it accepts in turn alone.
+        // RFC 7323, 4.3: the MH takes a timestamp only from a segment that it accepts in order.
         let in_turn =
             segment.seq.at_or_before(self.sent_nxt) && self.fh.una.at_or_before(segment.end());
         let Some(timestamps) = segment.options.timestamps.filter(|_| in_turn) else {
@@ -469,10 +467,10 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// The timestamp to send for one of `tsval`: the FH's own, so that the echo shows it
-    /// that nothing was lost (RFC 3522); unless the MH may have seen a newer one and
-    /// would drop it by PAWS (RFC 7323, 5.3). What the MH echoes does not show it: the
-    /// newest of its ACKs go down with the link.
+    /// The timestamp to send with a segment that has `tsval`. It is the FH's own, so that the echo
+    /// shows the FH that nothing was lost (RFC 3522). If the MH may have received a newer one, it is that one:
+    /// the MH would drop an older one by PAWS (RFC 7323, 5.3). The MH's echo is no proof: its newest ACKs
+    /// are lost with the link.
     pub(super) fn note_tsval(&mut self, tsval: u32) -> u32 {
         let echoed = self.mh.timestamps.map(|mh| mh.tsecr);
         let known = [self.tsval_sent, echoed].into_iter().flatten();
@@ -485,9 +483,9 @@ impl<P: Payload> Flow<P> {
     }
 }
 
-/// The timestamp of what overtakes the link's queue: its own, or what the MH has echoed. With
-/// a newer one in sequence the MH would drop all that waits in the queue by PAWS (RFC 7323,
-/// 5.3): seen, a third of a transfer was sent twice.
+/// The timestamp of a segment that overtakes the link's queue: its own, or the one that the MH has
+/// echoed. With a newer one the MH would drop all that waits in the queue by PAWS (RFC 7323, 5.3).
+/// Observed: a third of a transfer was sent twice.
 fn overtaking_tsval(tsval: u32, mh: Timestamps) -> u32 {
     let older = (mh.tsecr.wrapping_sub(tsval) as i32) > 0;
     if older { mh.tsecr } else { tsval }

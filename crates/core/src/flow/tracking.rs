@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Following both ends' sequence numbers, and believing only what fits.
+//! Tracks the sequence numbers of both ends, and believes only segments that fit.
 
 use core::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::{Direction, Payload};
 /// Duplicate ACKs that show a loss (RFC 5681, 3.2).
 const DUP_ACK_THRESHOLD: u32 = 3;
 
-/// What a data segment of the FH is to the flow.
+/// How a data segment of the FH fits the flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DataOutcome {
-    /// Too little is known, or it does not fit what is: it passes.
+    /// Too little is known, or the segment does not fit what is known: it passes.
     #[default]
     Unknown,
     /// The MH has acknowledged all of it.
@@ -27,7 +27,7 @@ pub(crate) enum DataOutcome {
     Current,
 }
 
-/// What a segment of the FH is to the flow.
+/// What a segment of the FH has shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FhOutcome {
     pub data: DataOutcome,
@@ -42,28 +42,28 @@ pub(crate) struct AckOutcome {
     pub credible: bool,
     /// Bytes newly acknowledged.
     pub acked: u32,
-    /// Those of them that have passed unseen, and the others: the link's rate is made of these.
+    /// Of `acked`: bytes that passed unseen, and the others, which show the link's rate.
     unseen: u32,
     pub delivered: u32,
     /// A round trip of the wireless half.
     pub rtt: Option<Duration>,
-    /// The same, of the handshake.
+    /// A round trip of the wireless half in the handshake.
     pub handshake_rtt: Option<Duration>,
     /// The third duplicate ACK in a row.
     pub loss: bool,
     /// An ACK of SND.UNA without data that reports nothing new, while something above it is not acknowledged.
     pub reports_nothing_new: bool,
-    /// What newly arrived, by when it was sent, and bytes of it.
+    /// The newest transmissions that newly arrived, and the number of bytes that newly arrived.
     pub arrivals: Arrivals,
     pub arrived_bytes: u32,
-    /// In a recovery, those of them that were sent since link up.
+    /// In a recovery, the part of `arrived_bytes` that was sent since link up.
     pub arrived_since_up: u32,
     /// What was known of the flow was wrong; it was opened anew.
     pub is_opened_anew: bool,
 }
 
 impl<P: Payload> Flow<P> {
-    /// Another connection has the same two ports.
+    /// A new connection has the same addresses and ports.
     pub(crate) fn begin_anew(&mut self, now: Instant) {
         let (key, mobile) = (self.key, self.mobile);
         let (scheduled, counted) = (self.scheduled, self.counted_in_flight);
@@ -77,7 +77,7 @@ impl<P: Payload> Flow<P> {
         (self.waits, self.index_at_mobile) = (waits, index_at_mobile);
     }
 
-    /// Nothing is known of the flow but the window scales of its SYNs, which a predecessor may have seen.
+    /// Forgets everything but the window scales of the SYNs, which a predecessor may have seen.
     pub(crate) fn adopt_anew(&mut self, now: Instant) {
         let (of_mh, of_fh) = (self.mh.window_scale, self.fh.window_scale);
         self.begin_anew(now);
@@ -119,7 +119,7 @@ impl<P: Payload> Flow<P> {
             return outcome;
         }
         if !core::mem::replace(&mut self.fh.has_header, true) {
-            // The one from before may be a forged segment's.
+            // The header from before may be that of a forged segment.
             self.downlink_header = payload.header();
         }
         (self.fh.last_end, self.fh.beyond) = (segment.end(), None);
@@ -130,12 +130,12 @@ impl<P: Payload> Flow<P> {
             self.note_fh(segment);
             self.forget_old_clock(segment, now);
         }
-        // What has more to send has sent no FIN: that one was forged.
+        // An FH that sends bytes above its FIN has sent no FIN: that one was forged.
         self.fh.fin = self.fh.fin.filter(|fin| !segment.end().after(*fin));
         if segment.flags.has(Flags::FIN) {
             self.fh.fin = Some(segment.end());
         }
-        // The FH has sent it indeed.
+        // An ACK of these bytes is no longer in doubt: the FH has sent them.
         let end = segment.end();
         self.fh.doubted = self.fh.doubted.filter(|doubted| doubted.after(end));
         if end.at_or_before(self.fh.una) {
@@ -175,8 +175,8 @@ impl<P: Payload> Flow<P> {
     }
 
     /// A segment of the MH that is no SYN. `least_rtt`: the wireless half's shortest round
-    /// trip. `in_recovery`: the mobile is. `on_acked` gets what the segment acknowledges before that leaves the
-    /// cache.
+    /// trip. `in_recovery`: the MH is recovering. `on_acked` gets the range that the segment acknowledges, before
+    /// the range leaves the cache.
     pub(crate) fn track_mh_segment(
         &mut self,
         segment: &Segment,
@@ -247,7 +247,7 @@ impl<P: Payload> Flow<P> {
         let syns = self.syns_before(Direction::Uplink, segment);
         let adoption = self.adoption.as_ref();
         let seen = adoption.and_then(|adoption| adoption.agreeing(segment));
-        // After both SYNs it is not far to the first segments.
+        // If both SYNs were seen, the first segments must be near them.
         let is_near = |fh: &Sighting| {
             syns.is_none_or(|syns| near(fh.end, syns.sighting().end, AFTER_SYN_MAX))
         };
@@ -255,7 +255,7 @@ impl<P: Payload> Flow<P> {
         let Some(fh) = seen.or(syns.map(|syns| syns.sighting())) else {
             return false;
         };
-        // All others are another connection's.
+        // All other SYNs are those of other connections.
         self.handshake = Handshake::opened_after(syns.as_ref());
         if let Some(syns) = syns {
             self.note_syns(&syns);
@@ -376,15 +376,15 @@ impl<P: Payload> Flow<P> {
         if let Some((end, sent)) = self.timed
             && end.at_or_before(ack)
         {
-            // The answer to what passed unseen may be to an earlier copy.
+            // An ACK of bytes that passed unseen may answer an earlier copy.
             outcome.rtt = (outcome.unseen == 0).then(|| now.saturating_since(sent));
             self.timed = None;
         }
         self.recover = self.recover.filter(|recover| recover.after(ack));
     }
 
-    /// RFC 5961, 3.2: a RST counts if it is exactly what the other end expects next;
-    /// RFC 9293, 3.10.7.3: or acknowledges its SYN. A RST that is not accepted is forwarded, and
+    /// A RST counts if its number is exactly what the other end expects next (RFC 5961, 3.2). It also counts if
+    /// it acknowledges the other end's SYN (RFC 9293, 3.10.7.3). A RST that is not accepted is forwarded, and
     /// the end judges it. The state of the link does not matter. `acked`: the highest ACK that the FH
     /// was sent. An FH without a connection resets with that number (RFC 9293, 3.10.7.1).
     pub(crate) fn accepts_rst(&self, from_mh: bool, segment: &Segment, acked: SeqNum) -> bool {
@@ -411,8 +411,8 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// Both ends have sent a FIN; or one has, and of an adopted flow the other one may have passed
-    /// unseen.
+    /// Both ends have sent a FIN. In an adopted flow with nothing cached one FIN is enough: the other one
+    /// may have passed unseen.
     pub(crate) fn may_be_closed(&self) -> bool {
         match (self.fh.fin, self.mh.fin) {
             (Some(_), Some(_)) => true,
@@ -421,7 +421,7 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// A segment of an opaque flow may end it: nothing of it is kept.
+    /// Notes whether a segment of an opaque flow ends it.
     pub(crate) fn note_end(&mut self, direction: Direction, segment: &Segment) {
         let is_reset = segment.flags.has(Flags::RST);
         let has_fin = segment.flags.has(Flags::FIN);

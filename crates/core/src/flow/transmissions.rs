@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was sent over the wireless half and is not acknowledged: by sequence, and when
-//! last. From that and from what the MH reports follows what is lost (RFC 8985's idea on
-//! one hop).
+//! The ranges that were sent over the wireless half and are not acknowledged, each with the time when
+//! it was sent last. With the MH's reports they show what is lost (the idea of RFC 8985, on one hop).
 
 use core::time::Duration;
 use std::collections::VecDeque;
 
 use holdfast_wire::{Instant, SeqNum};
 
-/// Ranges remembered for a flow at most; what goes beyond is not found to be lost by its
-/// time, but by the timers.
+/// The most ranges that are remembered of a flow. A loss in other ranges is detected by the timers.
 const RANGES_MAX: usize = 8_192;
 /// An ACK mostly acknowledges fewer ranges than this.
 const NEAR: usize = 4;
-/// With nothing under way, room for more ranges than this is given back after an ACK.
+/// With nothing in flight, the memory of more ranges than this is freed after an ACK.
 const CAPACITY_KEPT: usize = 256;
 
 /// A range that was sent in one go.
@@ -23,7 +21,7 @@ pub(crate) struct Transmission {
     pub end: SeqNum,
     /// When it went out last.
     pub at: Instant,
-    /// How often the gateway has sent it again.
+    /// How many times the gateway has retransmitted it.
     pub retransmissions: u8,
     /// The FH has sent it more than once.
     pub by_fh: bool,
@@ -36,9 +34,9 @@ pub(crate) struct Transmission {
 pub(crate) enum Sender {
     /// The FH.
     Fh,
-    /// The gateway, from its cache and behind what waits for the link.
+    /// The gateway, from its cache, behind the packets that wait for the link.
     Gateway,
-    /// The same, ahead of ordinary traffic.
+    /// The gateway, from its cache, ahead of ordinary traffic.
     GatewayAhead,
 }
 
@@ -76,7 +74,7 @@ impl Arrivals {
         Self::note(slot, (sent.at, sent.end.min(end)));
     }
 
-    /// When the newest of what has arrived went out.
+    /// When the newest of the arrived segments was sent.
     pub(crate) fn newest_sent(&self) -> Option<Instant> {
         let sent_at = |slot: Option<(Instant, SeqNum)>| slot.map(|(at, _)| at);
         sent_at(self.ordinary).max(sent_at(self.ahead))
@@ -109,7 +107,7 @@ impl Arrivals {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transmissions {
     ranges: VecDeque<Transmission>,
-    /// When something went out in its turn last.
+    /// When something was last sent that did not go ahead of ordinary traffic.
     newest: Option<Instant>,
 }
 
@@ -124,7 +122,7 @@ impl Transmissions {
         self.ranges.len()
     }
 
-    /// When something went out last that did not go ahead of ordinary traffic.
+    /// When something was last sent that did not go ahead of ordinary traffic.
     pub(crate) const fn newest(&self) -> Option<Instant> {
         self.newest
     }
@@ -177,7 +175,7 @@ impl Transmissions {
         }
     }
 
-    /// A copy, or what comes late. Rare: new data of the FH is appended.
+    /// A copy, or a segment that comes late. Both are rare: new data of the FH is appended.
     #[cold]
     fn note_out_of_order(&mut self, seq: SeqNum, end: SeqNum, sender: Sender, now: Instant) {
         self.split(seq);
@@ -189,7 +187,7 @@ impl Transmissions {
                 .ranges
                 .get(index)
                 .map_or(end, |range| range.seq.min(end));
-            // A gap: what comes late, or was lost before it came here.
+            // A gap: the segment comes late, or its first copy was lost before it reached the gateway.
             if at.before(next) && sender == Sender::Fh && self.ranges.len() < RANGES_MAX {
                 let new = Transmission {
                     seq: at,
@@ -287,7 +285,7 @@ impl Transmissions {
         }
     }
 
-    /// With nothing under way, room for more than `kept` ranges is given back.
+    /// With nothing in flight, the memory of more than `kept` ranges is freed.
     #[inline]
     pub(crate) fn give_back_room(&mut self, kept: usize) {
         if self.ranges.is_empty() && self.ranges.capacity() > kept {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the MH sends, and how its sender is woken after an outage: by no more than what is true.
+//! Data that the MH sends, and how the MH's sender is woken after an outage. It is sent only what is true:
 //!
-//! - The FH's newest ACK. The radio may have lost those before it, and an ACK of something new ends
-//!   a sender's back-off. ACKs at the ends of segments below it go ahead: the first that is new to
-//!   the sender is of the segment that it has retransmitted, alone. One of others too would show
-//!   the sender that nothing was lost (F-RTO, RFC 5682), while all the rest is.
-//! - They echo the MH's clock as it was a round trip of both halves ago. With an older echo the sender
-//!   takes the outage for a round trip, and what it has retransmitted for a false alarm (Eifel, RFC
-//!   3522). With a newer one BBR takes the path for a shorter one, and sends little for 10 s.
-//! - ICMP about the first byte that the FH lacks (RFC 6069), for a sender that has every ACK. A
-//!   sender that lacks one ignores it.
+//! - The FH's newest ACK. The radio may have lost the ACKs before it, and an ACK of something new ends
+//!   a sender's back-off. ACKs at the segment boundaries below it are sent first. The first that is
+//!   new to the sender then acknowledges only the segment that the sender has retransmitted. If it
+//!   acknowledged more, the sender would believe that nothing was lost (F-RTO, RFC 5682), but the rest is.
+//! - The ACKs echo the MH's clock as it was a round trip of both halves ago. With an older echo the
+//!   sender takes the outage for a round trip, and its retransmission for a false alarm (Eifel, RFC 3522).
+//!   With a newer echo BBR takes the path for a shorter one, and sends little for 10 s.
+//! - ICMP messages about the first byte that the FH lacks (RFC 6069), for a sender that has every ACK.
+//!   A sender that lacks an ACK ignores them.
 
 use core::time::Duration;
 
@@ -24,28 +24,28 @@ use crate::{Action, Actions, Made, Payload, Unreachable};
 
 /// An MH whose last data were older than this at link down has nothing in flight.
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(60);
-/// After a longer wait a sender is not woken again: it costs more than it gives.
+/// A sender is not woken again after a longer wait: that costs more than it gives.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// An echo that is older is not believed.
+/// The longest round trip of the wired half that is believed.
 const WIRED_MAX: Duration = Duration::from_secs(10);
-/// ACKs below the newest, at most, of a flow.
-const STEPS_MAX: u32 = 128;
-/// As many as an outage may have lost, if it is not known which ACK the MH has received.
+/// The most ACKs below the newest one that one flow is sent.
+const LOWER_ACKS_MAX: u32 = 128;
+/// The number of ACKs that an outage may have lost, if it is unknown which ACKs the MH has received.
 const STEPS_UNKNOWN: u32 = 64;
 /// Flows of an MH that are woken together, and what they share: ACKs below the newest, and ICMP messages.
 const BATCH_FLOWS: u32 = 128;
 const BATCH_STEPS: u32 = 1024;
 const BATCH_UNREACHABLES: u32 = 1024;
 
-/// A link up, and what each flow of the MH gets then.
+/// The end of an outage, and what each flow of the MH is sent then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LinkUp {
     outage: Duration,
-    /// For an answer of the MH, and from one batch of flows to the next.
+    /// The wait for an answer of the MH, and the time from one batch of flows to the next.
     wait: Duration,
     /// Flows that have been woken, or will be.
     flows: u32,
-    /// Of each flow.
+    /// For each flow: ACKs below the newest one, and ICMP messages.
     steps: u32,
     unreachables: u8,
 }
@@ -59,12 +59,12 @@ impl LinkUp {
             outage,
             wait,
             flows: 0,
-            steps: (BATCH_STEPS / together).min(STEPS_MAX),
+            steps: (BATCH_STEPS / together).min(LOWER_ACKS_MAX),
             unreachables: unreachables as u8,
         }
     }
 
-    /// One more flow is to be woken: how long after link up.
+    /// Counts one more flow to be woken. Returns how long after link up it is woken.
     fn take_flow(&mut self) -> Duration {
         let batch = self.flows / BATCH_FLOWS;
         self.flows += 1;
@@ -75,20 +75,20 @@ impl LinkUp {
 /// What is known of the data that the MH sends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Uploads {
-    /// When they came last.
+    /// When the last data of the MH came.
     data_at: Instant,
-    /// Where segments end.
+    /// Where segments of the MH end.
     boundaries: SegmentBoundaries,
-    /// The MH's.
+    /// The MH's timestamp clock.
     clock: Clock,
     /// The timestamp of an ACK of the FH, and when that passed.
     timed: Option<(u32, Instant)>,
     received: ReceivedAcks,
-    /// Ticks of the MH's clock from data to the FH's ACK of them, as they pass: the wired half's round trip.
+    /// The wired half's round trip in ticks of the MH's clock: from passing data to the FH's ACK of them.
     wired_ticks: u32,
     /// The FH's newest ACK that has passed.
     newest_ack: Option<SeqNum>,
-    /// Until the MH sends something after an outage.
+    /// The next try to wake the sender, until the MH sends something after an outage.
     wake_up: Option<WakeUp>,
 }
 
@@ -96,7 +96,7 @@ pub(crate) struct Uploads {
 #[derive(Clone, Copy, Debug)]
 struct WakeUp {
     at: Instant,
-    /// From then to the one after it.
+    /// The time from this try to the next one.
     wait: Duration,
     /// ACKs below the newest, and ICMP messages.
     steps: u32,
@@ -104,7 +104,7 @@ struct WakeUp {
 }
 
 impl WakeUp {
-    /// The next one, unless the wait for it is too long.
+    /// The next try after `wait`. None: the wait is too long.
     fn after(wait: Duration, now: Instant) -> Option<Self> {
         (wait <= WAIT_MAX).then(|| Self {
             at: now + wait,
@@ -126,8 +126,9 @@ impl Uploads {
         self.wake_up.is_some()
     }
 
-    /// Ends of segments below the FH's newest ACK that the MH may have no ACK of; and of how many of them, the
-    /// lowest, it may have received one. Its sender retransmits the first that it has none of.
+    /// The number of segment boundaries below the FH's newest ACK for which the MH may lack the ACK. Second, the
+    /// number of the lowest of them to acknowledge: up to the first for which the MH surely lacks the ACK. The
+    /// sender retransmits the first segment for which it lacks the ACK.
     fn unknown_acks(&self, newest: SeqNum) -> (u32, u32) {
         let range = self.received.range();
         let range = range.filter(|(received, passed)| {
@@ -142,7 +143,7 @@ impl Uploads {
         })
     }
 
-    /// The MH's clock as it was a round trip ago, of both halves.
+    /// The MH's clock as it was one round trip of both halves ago.
     pub(super) fn echo(&self, now: Instant) -> u32 {
         self.clock.echo(now).wrapping_sub(self.wired_ticks)
     }
@@ -194,7 +195,7 @@ impl<P: Payload> Flow<P> {
         }
         if uploads.timed.is_none() {
             uploads.timed = Some((timestamps.tsval, now));
-            // One that acknowledges nothing new echoes what came before a hole.
+            // An ACK of nothing new echoes a timestamp from before a hole.
             if is_new {
                 uploads.note_wired(timestamps.tsecr, now);
             }
@@ -234,13 +235,13 @@ impl<P: Payload> Flow<P> {
         let (sent, at) = uploads.timed?;
         let answers = (tsecr.wrapping_sub(sent) as i32) >= 0;
         let elapsed = now.saturating_since(at);
-        // With an ACK of all it had sent, the MH had a pause.
+        // The MH had an ACK of everything that it had sent, and paused.
         let has_paused = segment.seq == self.fh.ack && elapsed > GAP_MAX;
         uploads.timed.take_if(|_| answers)?;
         (!has_paused).then_some(elapsed)
     }
 
-    /// What a silence has delayed measures nothing.
+    /// A silence has delayed the answer that is being timed: it is no measurement.
     pub(crate) fn forget_timed_upload(&mut self) {
         if let Some(uploads) = &mut self.uploads {
             uploads.timed = None;
@@ -286,7 +287,7 @@ impl<P: Payload> Flow<P> {
             return false;
         }
         uploads.wake_up = WakeUp::after(link_up.wait, now).filter(|_| !is_awake);
-        // What is cached for the MH has the FH's newest ACK too.
+        // The cached segments for the MH have the FH's newest ACK too.
         let waits = ack_in_outage.is_none() && self.has_backlog();
         if waits {
             return false;
@@ -315,14 +316,14 @@ impl<P: Payload> Flow<P> {
     }
 
     /// The link is down again. The sender is woken at link up.
-    pub(crate) fn leave_sender(&mut self, now: Instant) {
+    pub(crate) fn postpone_wake_up(&mut self, now: Instant) {
         let uploads = self.uploads.as_mut();
         if let Some(wake_up) = uploads.and_then(|uploads| uploads.wake_up.as_mut()) {
             wake_up.at = now + WAIT_MAX;
         }
     }
 
-    /// The FH's newest ACK, and ahead of it those at the ends of segments below: `most`.
+    /// Sends the FH's newest ACK, and before it at most `most` ACKs at the segment boundaries below.
     fn acknowledge_upload(&mut self, most: u32, now: Instant, actions: &mut Actions<P>) {
         let newest = AckAndWindow {
             ack: self.ack_for_mh(self.fh.ack),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What mobiles report that they can read, and payload that goes to them in another form.
+//! Which compressed payload mobiles report that they can read, and how segments are compressed for them.
 
 use core::net::IpAddr;
 
@@ -50,17 +50,17 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// What the MH of a flow can read counts from now on.
+    /// From now on the flow's scheme uses what the MH can read.
     pub(super) fn follow_abilities(&mut self, flow_id: FlowId) {
         if let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) {
             scheme.get_mut().on_abilities(flow, &self.shared);
         }
     }
 
-    /// The payload to send instead of the `len` bytes after the first `sent` of a piece that
-    /// has [`compress`](Resend::compress), a segment on the wire with these control bits; it
-    /// goes out with those of [`marked`](crate::compression::marked). `None`: the segment goes
-    /// as it is.
+    /// Compresses `len` bytes of a piece that has [`compress`](Resend::compress), after its first `sent`
+    /// bytes. They go out in one segment with these `flags`. Returns the payload to send instead; the
+    /// segment then gets the flags of [`marked`](crate::compression::marked). `None`: the segment is sent
+    /// unchanged.
     pub fn compress(
         &mut self,
         piece: &Resend<P>,

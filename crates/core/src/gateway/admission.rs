@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who leaves a full table of flows for a new one.
+//! Which flow leaves a full table for a new one.
 //!
-//! Anybody can send packets that look like a new flow. So a flow that was seen from one end only
+//! An attacker can send packets that look like a new flow. So a flow that was seen from one end only
 //! is worth little: it makes room first, and so does a closed one. A flow that both ends have
 //! confirmed makes room only if its mobile has at least two flows more than the newcomer's.
 //!
-//! A part of the table is for newcomers, at the cost of the largest mobile. Else an attacker who
+//! A part of the table is for newcomers, at the cost of the largest mobile. Otherwise an attacker who
 //! has filled the table could keep each newcomer out with one packet.
 //!
 //! The table is walked like a clock: each newcomer looks at the next few slots. The cost does
@@ -20,8 +20,8 @@ use crate::{Actions, Payload};
 
 /// Slots that one newcomer looks at.
 const SLOTS: u32 = 64;
-/// One slot of this number is for flows that are not confirmed yet: else newcomers would evict each
-/// other before they are answered.
+/// One in this number of slots is for flows that are not confirmed yet. Otherwise newcomers would
+/// evict each other before they are answered.
 const UNCONFIRMED_PART: usize = 16;
 
 /// What it costs to lose the gateway's knowledge of a flow.
@@ -102,7 +102,7 @@ impl<P: Payload> Gateway<P> {
             row.is_some_and(|row| worth(row) == Worth::Nothing)
         });
         let unconfirmed = worthless.or(newest);
-        // Beyond that part of the table a flood of newcomers must not evict a confirmed flow each.
+        // Beyond that part of the table, newcomers of a flood must not evict confirmed flows.
         let largest = largest.filter(|(most, _)| *most > flows + 1);
         let largest = largest.filter(|_| has_few_unconfirmed || unconfirmed.is_none());
         largest.map(|(_, flow_id)| flow_id).or(unconfirmed)

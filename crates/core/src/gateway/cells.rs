@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cells at work: with every scheme the capacity of a cell is divided, period by period, among
-//! the mobiles that need some of it, and a mobile's share among its connections (`[bandwidth]`).
+//! Divides the cells, with every scheme (`[bandwidth]`). Period by period, the capacity of a cell is
+//! divided among the mobiles that need some of it, and a mobile's share among its connections.
 //!
-//! A connection with a sender of its own ([`Share`](crate::bandwidth::Share)) is paced to its
-//! share. With any other scheme the FH's segments pass as they come, and count; the cache is sent
-//! at the pace of the mobile's share ([`CellMember`](crate::bandwidth::CellMember)).
+//! A connection with its own sender is paced to its share ([`Share`](crate::bandwidth::Share)). With
+//! any other scheme the FH's segments pass at once, and count. The cache is sent at the pace of the
+//! mobile's share ([`CellMember`](crate::bandwidth::CellMember)).
 //!
-//! A mobile that becomes active between two divisions gets what would be its part: the sum may
-//! exceed the capacity for that time.
+//! A mobile that becomes active between two divisions gets its part at once. Until the next division
+//! the sum of the parts may exceed the capacity.
 
 use core::time::Duration;
 
@@ -30,14 +30,14 @@ pub(super) struct Cells {
     due_at: Option<Instant>,
 }
 
-/// A cell at work.
+/// A cell and its mobiles.
 #[derive(Debug, Default)]
 struct Cell {
     /// Its capacity by the settings, bytes a second.
     set: Option<u64>,
     estimate: Estimate,
     standing: Standing,
-    /// Mobiles that take part.
+    /// Mobiles that take part in the next division.
     active: Vec<MobileId>,
     /// The sum of their weights.
     weights: u64,
@@ -61,7 +61,7 @@ impl Cell {
 /// What the mobiles of a cell have received and need.
 #[derive(Default)]
 struct Demand {
-    /// Those that need something, and what.
+    /// The mobiles that need some capacity, and the need of each.
     mobiles: Vec<MobileId>,
     needs: Vec<Need>,
     /// What all have received, bytes a second.
@@ -171,7 +171,7 @@ impl Cell {
         let Some(capacity) = self.capacity() else {
             return;
         };
-        // An estimate has come down for that already.
+        // An estimate is already lower because of the queue.
         let capacity = match self.set {
             Some(_) => drained(capacity, queue),
             None => capacity,
@@ -191,7 +191,7 @@ impl Cell {
             {
                 mobile.rtt.forget_base();
             }
-            // Who needs less than its own part may take up to that at any time.
+            // A mobile that needs less than its own part may use all of its part at any time.
             let spare = need.bytes_per_s.and(part).unwrap_or_default();
             tables.share_mobile(*mobile_id, share.max(spare).max(1));
         }
@@ -216,7 +216,7 @@ impl<P: Payload> Tables<'_, P> {
                 demand.mobiles.push(mobile_id);
                 demand.needs.push(need);
             } else if let Some(mobile) = self.mobiles.at_mut(mobile_id) {
-                // Its share stays, for what an outage may have held up.
+                // Its share stays, for data that an outage may have delayed.
                 mobile.cell.is_active = false;
             }
         }
@@ -255,7 +255,7 @@ impl<P: Payload> Tables<'_, P> {
         (greedy || bytes > 0).then_some(need)
     }
 
-    /// A mobile's share, and those of its connections.
+    /// Assigns a mobile's share, and the shares of its connections.
     fn share_mobile(&mut self, mobile_id: MobileId, share: u64) {
         let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;

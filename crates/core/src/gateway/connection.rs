@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A row of the flow table: what all schemes know of a connection, and what its own does.
+//! A row of the flow table: a connection's state that all schemes share, and its scheme's own state.
 
 use holdfast_wire::{Instant, Segment};
 
@@ -20,7 +20,7 @@ impl<P: Payload> Connection<P> {
         self.scheme.get_mut().reset();
     }
 
-    /// A SYN passes. `seen`: when a segment passed before it.
+    /// A SYN passes. `seen`: when the segment before it passed.
     pub(super) fn on_syn(
         &mut self,
         direction: Direction,

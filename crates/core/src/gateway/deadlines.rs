@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What time brings: deadlines of flows and mobiles, and the sweep that forgets the
-//! idle and gives up what is owed for too long.
+//! Handles the deadlines of flows and mobiles, and the sweep: it forgets idle flows, and gives up
+//! bytes that are owed for too long.
 
 use core::time::Duration;
 
@@ -24,10 +24,10 @@ const ADOPTING_WAIT: Duration = Duration::from_secs(30);
 /// A closed flow is forgotten after this time: as long as an end may stay in TIME-WAIT and repeat
 /// its FIN (60 s on Linux).
 const CLOSED_WAIT: Duration = Duration::from_secs(60);
-/// The same of one whose end was not seen whole (RFC 5382, REQ-5: 4 minutes at least for a
+/// The same for a flow whose end was seen only in part (RFC 5382, REQ-5: 4 minutes at least for a
 /// transitory connection).
 const CLOSING_WAIT: Duration = Duration::from_secs(240);
-/// The same of a closed one whose halves have their own numbers: twice the MSL (RFC 9293,
+/// The same for a closed flow whose halves have their own numbers: twice the MSL (RFC 9293,
 /// 3.4.2).
 const RENUMBERED_CLOSED_WAIT: Duration = Duration::from_secs(240);
 /// An FH with unacknowledged data sends something in this time: Linux retransmits every two minutes at least.
@@ -37,8 +37,8 @@ pub(super) const IDLE_WAIT: Duration = Duration::from_secs(60);
 /// Forgotten flows are removed from [`Mobile::waiting`] when it is longer than this and twice the
 /// number of flows.
 pub(super) const STALE_MAX: usize = 64;
-/// A mute flow is probed at `probe_interval_max` at the longest. This limit grows by as much after
-/// each of this number of probes.
+/// A mute flow is probed at intervals of at most `probe_interval_max`. After each of this number of
+/// probes the limit grows by `probe_interval_max`.
 const MUTE_PROBES: u32 = 32;
 /// The wait of a flow that is due again at once.
 const UNSERVED_WAIT: Duration = Duration::from_millis(1);
@@ -77,8 +77,8 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// A flow that was served and is due all the same is put off: whatever forgets a deadline
-    /// of its own must not stop all others.
+    /// Puts off a flow that was served and is still due: a part that does not update its deadline must
+    /// not stop all others.
     fn put_off(&mut self, flow_id: FlowId, now: Instant) {
         let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
             return;
@@ -97,8 +97,8 @@ impl<P: Payload> Gateway<P> {
         earliest([self.timers.next(), self.sweep_at, self.cells.next_timeout()])
     }
 
-    /// One step through the table: what is idle or closed goes, what is owed for too
-    /// long is given up.
+    /// One step through the table: forgets idle and closed flows, and gives up bytes that are owed for
+    /// too long.
     fn sweep(&mut self, now: Instant, actions: &mut Actions<P>) {
         let slots = self.flows.slots();
         for _ in 0..slots.min(SWEEP_SLOTS) {
@@ -112,7 +112,7 @@ impl<P: Payload> Gateway<P> {
                 if now.saturating_since(since) > self.settings.owed_wait_max {
                     self.abandon(flow_id, actions);
                     if let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) {
-                        // Its ends may send something yet, and are to get a RST for it.
+                        // Its ends may still send something, and get a RST for it.
                         flow.seen = now;
                     }
                 }
@@ -151,7 +151,7 @@ impl<P: Payload> Gateway<P> {
     fn longest_wait(&self, flow: &Flow<P>) -> Duration {
         let is_renumbered = flow.renumber.is_some();
         match flow.stage {
-            // Without the numbers its ends could exchange nothing more.
+            // Without the difference of the numbers its ends could exchange nothing more.
             Stage::Closed if is_renumbered => RENUMBERED_CLOSED_WAIT,
             Stage::Adopting if is_renumbered => self.settings.flow_idle_max,
             Stage::Closed => CLOSED_WAIT,
@@ -185,7 +185,7 @@ impl<P: Payload> Gateway<P> {
         self.draining = true;
     }
 
-    /// Gives up everything owed: the gateway leaves, and no other takes over. FHs get the ACKs that
+    /// Gives up everything owed: the gateway leaves, and no other takes over. FHs are sent the ACKs that
     /// are due to them.
     pub fn abandon_owed(&mut self, actions: &mut Actions<P>) {
         for index in 0..self.flows.slots() {
@@ -202,7 +202,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// The connection is over: what is kept of it goes, and its record.
+    /// The connection is over: its cached bytes and its record are removed.
     pub(super) fn end_flow(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
         if let Some(connection) = self.flows.at_mut(flow_id) {
             connection.close();
@@ -222,7 +222,7 @@ impl<P: Payload> Gateway<P> {
         };
         let mobile = self.flows.mobile_of(flow_id, &self.mobiles);
         self.leave_mobile(flow_id);
-        // What a predecessor owed stays written down until its flow is adopted.
+        // A predecessor's record of owed bytes stays until the flow is adopted.
         let removed = self.flows.remove(&key);
         if let Some(row) = removed.filter(|_| self.predecessor.find(&key).is_none()) {
             actions.push(Action::Record(row.record().ended()));
@@ -349,21 +349,21 @@ impl<P: Payload> Gateway<P> {
     }
 }
 
-/// What was sent from the cache waits for an answer from now on, if it does not yet.
+/// Starts the timer for an answer to what was sent from the cache, if it does not run yet.
 pub(super) fn start_retransmit_timer<P: Payload>(
     flow: &mut Flow<P>,
     mobile: &Mobile,
     settings: &Settings,
     now: Instant,
 ) {
-    // RFC 2018, 8: what the MH has reported it may drop again, so it counts as well.
+    // RFC 2018, 8: the MH may drop what it has reported, so an answer to that is awaited too.
     let waits_for_answer = flow.sent_nxt.after(flow.fh.una) || flow.mute == Mute::Probed;
     if flow.retransmit_at.is_some() || !flow.retransmits_itself() || !waits_for_answer {
         return;
     }
     let mut wait = mobile.rto(settings) * (1 << flow.vain_retransmissions.min(6));
     if flow.mute == Mute::Probed {
-        // The link may be down again: then nothing else probes for its return.
+        // The link may be down again: then there are no other probes for link up.
         wait =
             wait.min(settings.probe_interval_max * (1 + flow.vain_retransmissions / MUTE_PROBES));
     }

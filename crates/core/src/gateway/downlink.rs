@@ -11,7 +11,7 @@ use crate::mobile::{Link, Mobile};
 use crate::table::FlowId;
 use crate::{Actions, Payload, Verdict};
 
-/// What becomes of data that is in the cache.
+/// What happens to data that is in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Disposition {
     /// It goes to the MH as it came.
@@ -120,7 +120,7 @@ impl<P: Payload> Turn<'_, P> {
             return Verdict::Forward;
         };
         let is_copy = new_bytes == 0 && !segment.flags.has(Flags::FIN);
-        // While a backlog waits, the FH's copies overtake it, and the FH takes it for lost (RFC 8985).
+        // The FH's copies would overtake the backlog, and the FH would take the backlog for lost (RFC 8985).
         let is_premature =
             is_copy && backlog && !self.flow.retransmits_itself() && self.is_under_way(segment);
         match disposition(self.flow, self.mobile, segment, is_copy, backlog) {
@@ -148,8 +148,8 @@ impl<P: Payload> Turn<'_, P> {
         }
     }
 
-    /// The segment went to the MH so recently that no answer to it can have come. Asked for links whose rate
-    /// changes alone.
+    /// The segment went to the MH so recently that no answer to it can have come. Always false for a link whose
+    /// rate is constant.
     fn is_under_way(&self, segment: &Segment) -> bool {
         let newest_arrival = self.mobile.newest_arrival.get();
         let (Some((newest_sent, reported)), true) =
@@ -174,7 +174,7 @@ impl<P: Payload> Turn<'_, P> {
         self.mobile.cell.forwarded_bytes += u64::from(segment.payload_len);
     }
 
-    /// There is no room for it. What is still waiting in the cache is not skipped.
+    /// The cache has no room for the segment. `sent_nxt` does not skip a backlog.
     fn forward_uncached(&mut self, segment: &Segment, backlog: bool) {
         self.counters.cache_full += 1;
         self.hook(|scheme, flow, cx| scheme.on_data(flow, segment, Insertion::Full, cx));
@@ -210,11 +210,11 @@ fn disposition<P: Payload>(
     is_copy: bool,
     backlog: bool,
 ) -> Disposition {
-    // The silence may be another flow's: a flow with nothing in flight probes for itself.
+    // The silence may be another flow's. So new data of a flow with nothing in flight is its own probe.
     let probes =
         mobile.link == Link::Silent && !flow.in_persist && !backlog && flow.in_flight() == 0;
     let is_open = mobile.receives_at_once() || probes;
-    // What the gateway itself sends may be what does not arrive: another header, another size.
+    // The gateway's own segments may be the ones that do not arrive: their headers or sizes differ from the FH's.
     let fh_tries = is_copy && mobile.link == Link::Silent && mobile.receives_at_once();
     let is_ours = is_copy && flow.retransmits_alone() && !fh_tries;
     let has_turn = is_open && !backlog;

@@ -38,7 +38,7 @@ pub(crate) struct ClosedFlow {
 }
 
 impl<P: Payload> Row<P> {
-    /// What a closed flow leaves.
+    /// The row of a closed flow.
     const fn closed(flow: &Flow<P>) -> Self {
         Self::Closed(ClosedFlow {
             key: flow.key,
@@ -249,7 +249,7 @@ impl<P: Payload> Flows<P> {
         }
     }
 
-    /// A flow that is closed gives up what it does not need any more.
+    /// Shrinks the row of a closed flow that needs no more state.
     pub(super) fn shrink_closed(&mut self, flow_id: FlowId) {
         if let Some(row) = self.rows.at_mut(flow_id)
             && let Row::Live(live) = row
@@ -260,7 +260,7 @@ impl<P: Payload> Flows<P> {
         }
     }
 
-    /// A flow that is idle is packed.
+    /// Packs an idle flow.
     pub(super) fn shrink_idle(&mut self, flow_id: FlowId) {
         if let Some(row) = self.rows.at_mut(flow_id)
             && let Row::Live(live) = row

@@ -14,7 +14,7 @@ use crate::table::FlowId;
 use crate::{Action, Actions, Direction, FlowKey, Payload, Verdict};
 
 impl<P: Payload> Gateway<P> {
-    /// A segment, where some flows are set up by the gateway or have two numberings.
+    /// A segment, if some flows are set up by the gateway or have different numbers on their halves.
     pub(super) fn handle_by_halves(
         &mut self,
         direction: Direction,
@@ -139,7 +139,7 @@ impl<P: Payload> Gateway<P> {
         Some(self.end_set_up(flow_id, set_up, now, actions))
     }
 
-    /// A connection that is being set up waits for an end.
+    /// A connection that is being set up may have waited too long for an end.
     pub(super) fn on_set_up_due(
         &mut self,
         flow_id: FlowId,
@@ -154,7 +154,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// What a step of a set-up means for its flow.
+    /// Applies the result of a step of a set-up to its flow.
     fn end_set_up(
         &mut self,
         flow_id: FlowId,
@@ -212,13 +212,13 @@ impl<P: Payload> Gateway<P> {
             }
         };
         let Some(own_payload) = own_payload else {
-            // As it came it would be another connection's.
+            // Unchanged, the segment would be another connection's.
             self.counters.early_lost += 1;
             return;
         };
         let mut out = own;
         if segment.flags.has(Flags::SYN) {
-            // Nothing is known by it: it may be a copy of an old one, or forged. The other end
+            // A SYN proves nothing: it may be a copy of an old one, or forged. The other end
             // judges it.
             if direction == Direction::Uplink {
                 out = numbers.to_fh(&out);

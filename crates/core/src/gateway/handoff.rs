@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A mobile's flows to another station and from it (`crate::handoff`).
+//! Hands a mobile's flows over to another station, or takes them over (`crate::handoff`).
 
 use core::net::IpAddr;
 
@@ -15,8 +15,8 @@ use crate::schemes;
 use crate::{Action, Actions, FlowKey, Payload, Resend};
 
 impl<P: Payload> Gateway<P> {
-    /// What is known of all flows of these addresses, for another station that has the mobile
-    /// now. What FHs are to receive for that is in `actions`.
+    /// The state of all flows of these addresses, for another station that has the mobile now. `actions`
+    /// gets what FHs are sent because of that.
     pub fn export(
         &mut self,
         addresses: &[IpAddr],
@@ -43,9 +43,9 @@ impl<P: Payload> Gateway<P> {
         states
     }
 
-    /// Takes over a flow as another station knew it. `uplink` is a header for segments of the
-    /// MH, where none has passed here yet. False if this one knows the flow already, or has no
-    /// room; then nothing of its own knowledge changes, but what it could not know is filled in.
+    /// Takes over a flow as another station knew it. `uplink` is a header for segments of the MH, if
+    /// none has passed here yet. False if this station has no room, or knows the flow already. In the
+    /// latter case only unknown values change, unless the stations renumber the flow differently.
     pub fn adopt(
         &mut self,
         state: &FlowState,
@@ -101,7 +101,7 @@ impl<P: Payload> Gateway<P> {
         stage == Stage::Adopting
     }
 
-    /// Queues what comes for these flows until [`Self::go`], and then sends it at the link's pace.
+    /// Queues segments for these flows until [`Self::go`], which sends them at the link's pace.
     /// Has no effect with a scheme that knows no outages, or on a flow with its own sender.
     pub fn hold(&mut self, flows: &[FlowKey]) {
         if !schemes::survives_outages(&self.settings) {
@@ -172,7 +172,7 @@ impl<P: Payload> Gateway<P> {
                     .get_mut()
                     .on_release(flow, settings, counters, actions)
                 {
-                    flow.kept_pieces(pieces);
+                    flow.cached_pieces(pieces);
                 }
                 self.forget_flow(flow_id, actions);
             }
@@ -180,11 +180,11 @@ impl<P: Payload> Gateway<P> {
     }
 }
 
-/// What another station knew becomes what this one knows. False: this one knows better.
+/// Takes over another station's state. False: the flow is opaque or closed here.
 fn take_state<P: Payload>(connection: &mut Connection<P>, state: &FlowState, now: Instant) -> bool {
     let flow = &connection.flow;
     let stage = flow.stage;
-    // It was adopted by numbers that do not go together.
+    // This station has tracked it without the difference between the numbers of its halves.
     let misread =
         stage == Stage::Open && state.renumber.is_some() && flow.renumber != state.renumber;
     if misread {

@@ -89,7 +89,7 @@ impl<P: Payload> Gateway<P> {
         self.schedule_mobile(mobile_id);
     }
 
-    /// A warning may have been a false one: what the scheme did for it is undone.
+    /// Undoes what the scheme did for a warning, if no outage has followed in time.
     pub(super) fn end_warning(
         &mut self,
         mobile_id: MobileId,

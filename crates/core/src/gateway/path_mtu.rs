@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What routers between gateway and MH report of the size of packets.
+//! Reports of routers between gateway and MH about the size of packets.
 
 use core::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::Gateway;
 use crate::flow::Stage;
 use crate::{Actions, FlowKey, Payload};
 
-/// The smallest path MTU that is believed: Linux's default for the least of IPv4, and the smallest that
+/// The smallest path MTU that is believed: the default of Linux's minimum for IPv4, and the smallest that
 /// IPv6 allows (RFC 8201, 4).
 const fn path_mtu_min(address: IpAddr) -> u32 {
     match address {

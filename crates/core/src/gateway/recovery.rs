@@ -17,7 +17,7 @@ use crate::table::{FlowId, MobileId};
 use crate::timers::Subject;
 use crate::{Action, Actions, Payload};
 
-/// Flows of one MH that are looked at for a probe; the next goes on from there.
+/// The most flows of one MH that a probe looks at. The next probe goes on from there.
 const PROBE_FLOWS_MAX: usize = 4096;
 
 /// The flow whose segment shows that the link is up, and whether something of it had no ACK.
@@ -75,12 +75,12 @@ impl<P: Payload> Gateway<P> {
             else {
                 continue;
             };
-            // One that is split has persist packets of its own.
+            // A split flow has persist packets of its own.
             if flow.has_own_sender || flow.waits_for_handoff {
                 continue;
             }
-            // Held in persist state with nothing kept, the FH sends nothing that could show
-            // that the link is up again. Nor does an FH that only receives.
+            // An FH in persist state sends nothing that could show link up, and with nothing cached the
+            // gateway has nothing to send either. The same holds for an FH that only receives.
             let has_nothing = (flow.in_persist && flow.stage == Stage::Open) || flow.is_uploading();
             let probe = match flow.probe(len_max) {
                 Some(piece) => Some(Action::Resend(piece)),
@@ -178,7 +178,7 @@ impl<P: Payload> Gateway<P> {
         let was_reported = mobile.take_disconnected();
         for flow_id in mobile.open_flows() {
             if let Some(Connection { flow, .. }) = self.flows.at_mut(*flow_id) {
-                // The FH's ACK has passed.
+                // The FH's newest ACK was forwarded in the silence.
                 (flow.probed, flow.ack_in_outage) = (None, None);
                 flow.forget_timed_upload();
             }
@@ -251,7 +251,7 @@ impl<P: Payload> Gateway<P> {
             }
             mobile.count(flow, &mut self.budget);
             mobile.waiting.push_back(next);
-            // It may be the turn of another flow, or of none.
+            // The flow may not get another turn soon: its timer runs from now on.
             start_retransmit_timer(flow, mobile, &self.settings, now);
             let subject = Subject::Flow(next);
             self.timers
@@ -290,7 +290,7 @@ impl<P: Payload> Gateway<P> {
         if !flow.retransmits_itself() || self.mobiles.at(mobile).is_none_or(Mobile::is_away) {
             return;
         }
-        // The flow itself counts, too.
+        // This flow is one of them.
         let has_others = self
             .mobiles
             .at(mobile)
@@ -299,7 +299,7 @@ impl<P: Payload> Gateway<P> {
         if flow.mute == Mute::Probed {
             flow.mute = Mute::ToProbe;
         } else if flow.vain_retransmissions > 1 && has_others {
-            // The MH answers them, or it would be silent.
+            // The MH answers the other flows, or it would be silent.
             flow.wait_for_answer();
         }
         // RFC 2018, 8: what was reported may have been dropped since.
@@ -332,7 +332,7 @@ fn ended_outage<P: Payload>(
         mobile.take_back_outage();
     }
     let answered = answered.and_then(|answered| flows.at(answered.flow));
-    // What is not cached is not probed for: the FH's own retransmission was answered.
+    // Without a cache there are no probes: the MH has answered the FH's own retransmission.
     let is_shown_late = answered.is_some_and(|row| !row.scheme.get().caches());
     let has_flows = !mobile.open_flows().is_empty();
     let outage = mobile.end_outage(waiting as u32, is_shown_late, now);

@@ -75,7 +75,7 @@ impl<P: Payload> Gateway<P> {
         verdict
     }
 
-    /// Each answer to what the MH refuses would begin one more recovery, without end.
+    /// The MH refuses what is cached: each of its answers would begin one more recovery, without end.
     fn adopt_anew_if_vain(&mut self, flow_id: FlowId, now: Instant) {
         let row = self.flows.at_mut(flow_id);
         if let Some(row) = row.filter(|row| row.flow.is_adopted_in_vain()) {
@@ -106,7 +106,7 @@ impl<P: Payload> Turn<'_, P> {
         outcome
     }
 
-    /// The MH was silent, and answers what was sent before.
+    /// True if the MH was silent and answers what was sent before the silence: the link has kept that.
     fn shows_that_link_kept(&self, segment: &Segment, outcome: &AckOutcome) -> bool {
         let caches = self.scheme.caches();
         let is_judged = self.mobile.changing.is_some() || !caches;
@@ -122,7 +122,7 @@ impl<P: Payload> Turn<'_, P> {
         was_silent && !is_upload && self.flow.answers_from_before_probe(segment, reports_new)
     }
 
-    /// What the segment shows of the link. `is_first_copy`: as the flow's `answers_first_copy` has it. True
+    /// What the segment shows of the link. `is_first_copy`: the result of the flow's `answers_first_copy`. True
     /// if the segment shows that the link is up again.
     fn learn_of_link(
         &mut self,
@@ -167,7 +167,7 @@ impl<P: Payload> Turn<'_, P> {
         mobile.on_segment(self.now)
     }
 
-    /// What the FH receives of it, and what is retransmitted to the MH.
+    /// Decides what the FH receives of the segment, and retransmits what the MH lacks.
     fn answer_mh_segment(
         &mut self,
         segment: &Segment,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an MH sends is the MH's to retransmit. The gateway detects an outage of it without a report,
-//! and wakes the MH's senders at link up (`crate::flow`).
+//! The MH retransmits its own data. During an upload the gateway detects an outage without a report, and
+//! it wakes the MH's senders at link up (`crate::flow`).
 
 use holdfast_wire::{Instant, Segment};
 
@@ -40,7 +40,7 @@ impl<P: Payload> Turn<'_, P> {
 }
 
 impl<P: Payload> Gateway<P> {
-    /// An MH in the middle of an upload may be silent: a first probe.
+    /// Sends the first probe to an MH that may have become silent in the middle of an upload.
     pub(super) fn probe_upload(
         &mut self,
         mobile_id: MobileId,
@@ -64,7 +64,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// Nothing was sent for a while. In an outage the MH may wait to send more.
+    /// Forgets an upload without data for a while. In an outage the MH may still have data to send.
     pub(super) fn forget_upload(&mut self, flow_id: FlowId) {
         let Some(row) = self.flows.at_mut(flow_id) else {
             return;
@@ -79,7 +79,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// A sender that was woken has not sent anything.
+    /// Wakes a sender again that was woken and has not sent anything.
     pub(super) fn wake_sender_again(
         &mut self,
         flow_id: FlowId,
@@ -91,7 +91,7 @@ impl<P: Payload> Gateway<P> {
         };
         let flow = &mut row.flow;
         if self.mobiles.at(flow.mobile).is_none_or(Mobile::is_away) {
-            flow.leave_sender(now);
+            flow.postpone_wake_up(now);
         } else if flow.wake_sender_again(now, actions) {
             self.counters.wake_ups += 1;
         }

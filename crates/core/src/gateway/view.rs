@@ -19,7 +19,7 @@ use crate::table::Keyed as _;
 pub struct Stats {
     /// Flows in the table.
     pub flows: usize,
-    /// Mobiles that these are of.
+    /// Mobiles that have these flows.
     pub mobiles: usize,
     /// Open flows whose MH is away or in recovery.
     pub flows_in_outage: usize,
@@ -55,7 +55,7 @@ pub struct MobileView {
 pub struct FlowView {
     /// Its ends.
     pub key: FlowKey,
-    /// Where it stands, in a word.
+    /// The state of the flow, in a word.
     pub state: &'static str,
     /// Bytes cached of it.
     pub cached_bytes: u64,
@@ -97,8 +97,8 @@ impl<P: Payload> Gateway<P> {
         Some(self.view(self.mobiles.get(&address)?))
     }
 
-    /// The addresses of the link layer with which the newest packet to this mobile came. What is sent to it
-    /// from the cache needs them: its next hop may have changed since.
+    /// The link-layer addresses of the newest packet to this mobile. Segments from the cache are sent with
+    /// them, because the next hop may have changed since.
     pub fn link_addresses(&self, mobile: IpAddr) -> Option<LinkAddresses> {
         self.mobiles.get(&mobile)?.link_addresses
     }
@@ -150,8 +150,8 @@ impl<P: Payload> Gateway<P> {
         self.counters.named()
     }
 
-    /// Addresses have left a mobile: that its link would go soon no longer holds for
-    /// them. An outage ends for them as for any, by a segment of theirs.
+    /// Addresses have left a mobile: a warning for the mobile no longer holds for them. As for any address,
+    /// their next segment ends their outage.
     pub fn forget_addresses(&mut self, addresses: &[IpAddr]) {
         self.forget_abilities(addresses);
         for address in addresses {
@@ -182,7 +182,7 @@ fn view_of_live<P: Payload>(row: &Connection<P>) -> FlowView {
     }
 }
 
-/// Where a flow stands, in a word.
+/// The state of a flow, in a word.
 const fn state_of(stage: Stage) -> &'static str {
     match stage {
         Stage::Adopting => "adopting",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The packets of one mobile that a station buffers: the newest, within a limit.
 //!
-//! They are found by flow, so the buffer of a mobile with thousands of flows is read once, not once
-//! for each of them.
+//! The packets are found by flow. So delivery to a mobile with thousands of flows reads the buffer once,
+//! not once for each flow.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};

@@ -87,7 +87,7 @@ pub(super) struct Mobile<C> {
     pub came_with: u64,
     /// The neighbour that has sent `claim`, even if it is silent now.
     pub claimed_by: Option<PeerId>,
-    /// It moved on before the old station had sent the state of all of its flows.
+    /// The mobile moved on before the old station had sent the state of all of its flows.
     pub has_partial_state: bool,
     /// Until then a full buffer drops the newest packets, not the oldest: the station that has the mobile
     /// now may request what the engine here had cached.
@@ -104,7 +104,7 @@ pub(super) struct Mobile<C> {
     /// Neighbours were requested to buffer until then.
     pub prepared_until: Instant,
     pub sync: Option<Sync>,
-    /// The state that arrives, and from whom.
+    /// The state that arrives, and the station that sends it.
     pub receiving: Option<(PeerId, Receiving)>,
     /// The MH's acknowledged sequence numbers, from the old station.
     pub acked: BTreeMap<FlowKey, SeqNum>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The handoff of one mobile, step by step; and the datagrams of stations. What a whole
-//! network does to it: `gateway/tests/handoff.rs`.
+//! The handoff of one mobile, step by step, and the datagrams of stations.
+//! `gateway/tests/handoff.rs` tests handoff in a whole network.
 
 mod channel;
 mod trouble;
@@ -281,11 +281,11 @@ fn a_mobile_that_is_about_to_go_makes_its_station_ask_and_copy() {
     let arrival = west.arrival(MH.address, at(3));
     assert_eq!(arrival.copy, Some((MOBILE, 9)));
     assert_eq!(arrival.disposition, Disposition::Deliver);
-    // One that is silent for long is in the group no longer.
+    // A neighbour that is silent for long is no longer in the group.
     assert_eq!(west.arrival(MH.address, at(3003)).copy, None);
 }
 
-/// The station before has the mobile by epoch 4; this one has buffered 100 to 300.
+/// The previous station has the mobile with epoch 4; this one has buffered 100 to 300.
 fn about_to_take_over() -> Handoff<Packet> {
     let mut east = station(2);
     receives(
@@ -347,7 +347,7 @@ fn packets_from_before_the_buffering_are_requested() {
         Role::Synchronising,
         "it waits for that"
     );
-    // The station before has it from its engine.
+    // The previous station has the state from its engine.
     let mut west = station(1);
     registers(&mut west, 4, at(0));
     let actions = receives(&mut west, EAST, take_over(5, 2), at(11));
@@ -427,7 +427,7 @@ fn a_claim_with_a_lower_epoch_changes_nothing_and_is_contradicted() {
     };
     assert_eq!(actions, [refusal]);
     assert_eq!(role(&west, at(1)), Role::Forwarding);
-    // The one that receives it stops; its state is for the other one.
+    // The station that receives the refusal stops. Its state is for the other station.
     let mut east = station(2);
     registers(&mut east, 6, at(0));
     let actions = receives(&mut east, WEST, answer(6, stale), at(2));
@@ -444,7 +444,7 @@ fn a_claim_with_a_lower_epoch_changes_nothing_and_is_contradicted() {
         epoch: 7
     }));
     assert_eq!(role(&east, at(2)), Role::Buffering);
-    // And a registration with an epoch that is over elsewhere is none.
+    // A registration with an epoch that is out of date elsewhere does not count.
     receives(&mut east, WEST, status(7, 1, Role::Forwarding, 0), at(3));
     registers(&mut east, 6, at(4));
     assert_eq!(role(&east, at(4)), Role::Buffering);

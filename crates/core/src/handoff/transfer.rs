@@ -31,7 +31,7 @@ struct Part {
 #[derive(Clone, Debug)]
 pub struct Sending {
     parts: Vec<Part>,
-    /// All parts before are acknowledged.
+    /// All parts before this one are acknowledged.
     first: usize,
     /// Parts from here on were not sent yet.
     next: usize,

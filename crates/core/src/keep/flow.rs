@@ -77,7 +77,7 @@ impl PacketFlow {
         matches!(self.protocol, TCP | UDP | DCCP | ESP | SCTP)
     }
 
-    /// The protocols whose ports are the same both ways, in the other order.
+    /// True for protocols with ports, which both directions have in reverse order.
     pub const fn has_ports(protocol: u8) -> bool {
         matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE)
     }

@@ -19,10 +19,10 @@ const CREDIT_PER_PACKET: i32 = 2;
 const CREDIT_MAX: i32 = 64;
 /// Without a packet of the peer, one packet may be sent after each of these intervals.
 const CREDIT_INTERVAL: Duration = Duration::from_millis(10);
-/// The probes of a link that was reported down are this much rarer than those of a silent one...
-const ASK_SELDOM_FACTOR: u32 = 10;
-/// ... and so are those of a peer that was silent for this time, because it may be dead.
-const ASK_OFTEN_MAX: Duration = Duration::from_secs(64);
+/// A link that was reported down is probed at this many times the interval of a silent peer.
+const SLOW_PROBE_FACTOR: u32 = 10;
+/// A peer that is silent for longer is probed at the same long interval, because it may be dead.
+const FAST_PROBES_FOR: Duration = Duration::from_secs(64);
 
 /// A peer's state in the diagram of the parent module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub(super) struct Peer<F> {
     pub since: Instant,
     /// When the outage began, and what noticed it.
     pub began: Began,
-    /// When the first packet of a two-way flow was taken in it.
+    /// When the first packet of a two-way flow was taken in the outage.
     pub timer_at: Option<Instant>,
     /// When a packet was last sent to it.
     pub sent_at: Instant,
@@ -60,7 +60,7 @@ pub(super) struct Peer<F> {
     /// Which of the two shelves is next.
     turn: usize,
     credit_at: Instant,
-    /// Its index among the deadlines.
+    /// Its entry among the keeper's deadlines.
     pub due: Option<Instant>,
 }
 
@@ -138,7 +138,7 @@ impl<F> Peer<F> {
         found.unwrap_or(usize::from(!is_two_way))
     }
 
-    /// Packets of the peer were seen, so as many more may be sent.
+    /// Packets of the peer were seen: for each of them two more may be sent.
     pub(super) fn earn(&mut self, packets: u32) {
         let packets = i32::try_from(packets).unwrap_or(i32::MAX);
         let earned = packets.saturating_mul(CREDIT_PER_PACKET);
@@ -152,8 +152,8 @@ impl<F> Peer<F> {
         }
     }
 
-    /// A packet came that waits behind others, so as many may be sent: however fast a flow is, what is queued becomes
-    /// no more.
+    /// A packet came that waits behind others. It allows its own number of packets to be sent, so that the queue
+    /// does not grow, however fast a flow is.
     pub(super) fn earn_by_arrival(&mut self, segments: u32) {
         self.credit = self
             .credit
@@ -171,7 +171,7 @@ impl<F> Peer<F> {
         Some(next)
     }
 
-    /// The same without the limit; for a peer whose link is up.
+    /// Takes the next packet without that limit, if the peer's link is up.
     pub(super) fn next_of_all(&mut self) -> Option<(usize, Kept<F>)> {
         if self.phase != Phase::Releasing {
             return None;
@@ -196,9 +196,9 @@ impl<F> Peer<F> {
 
     fn probe_at(&self, settings: &KeepSettings) -> Option<Instant> {
         let often = self.sent_at + settings.ask_interval;
-        let seldom = self.sent_at + settings.ask_interval * ASK_SELDOM_FACTOR;
+        let seldom = self.sent_at + settings.ask_interval * SLOW_PROBE_FACTOR;
         match self.phase {
-            Phase::Silent if often < self.since + ASK_OFTEN_MAX => Some(often),
+            Phase::Silent if often < self.since + FAST_PROBES_FOR => Some(often),
             Phase::Silent => Some(seldom),
             // Without a carrier nothing can be sent, and the carrier reports link up.
             Phase::Down if self.source != LinkSource::Carrier => Some(seldom),
@@ -206,7 +206,7 @@ impl<F> Peer<F> {
         }
     }
 
-    /// The packet to send a copy of as a probe, if one is due. An answer shows link up.
+    /// The packet whose copy is sent as a probe, if a probe is due. An answer shows link up.
     pub(super) fn next_probe(&mut self, settings: &KeepSettings, now: Instant) -> Option<&Kept<F>> {
         if self.probe_at(settings).is_none_or(|at| at > now) {
             return None;

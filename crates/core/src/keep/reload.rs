@@ -11,7 +11,7 @@ impl<F> Keeper<F> {
         self.settings = settings;
     }
 
-    /// The peers that [`Self::renumber`] asks for.
+    /// The peers for which [`Self::renumber`] calls `number`.
     pub fn known_peers(&self) -> impl Iterator<Item = PeerId> {
         self.peers.keys().chain(self.given_up.keys()).copied()
     }

@@ -18,7 +18,7 @@ pub(super) struct OngoingOutage {
     pub begin: Instant,
     /// What noticed it.
     source: LinkSource,
-    /// When the timers of the FHs began to run, as far as is known: with the last segment before it.
+    /// When the FHs' retransmission timers began to run, as far as is known: at the first unanswered data.
     pub timer_at: Option<Instant>,
 }
 
@@ -32,14 +32,14 @@ impl Mobile {
         });
     }
 
-    /// What passed for an outage was none. When it began, if there was one.
+    /// What passed for an outage was none. Returns when it began, if there was one.
     pub(crate) fn take_back_outage(&mut self) -> Option<Instant> {
         let outage = self.outage.take()?;
         self.outages -= 1;
         Some(outage.begin)
     }
 
-    /// Ends the present outage, if there is one. `flows`: those with data that waited for its end.
+    /// Ends the present outage, if there is one. `flows`: the number of flows with data that waited for its end.
     /// `is_shown_late`: an FH's own retransmission has shown link up. Called before
     /// [`Self::enter_recovery`].
     pub(crate) fn end_outage(
@@ -96,7 +96,7 @@ impl Mobile {
 
     /// A report: the link is down.
     pub(crate) fn go_down(&mut self, source: LinkSource, settings: &Settings, now: Instant) {
-        // Further reports put off no probe. A carrier that is lost ends them.
+        // Further reports do not delay a probe. If the carrier is lost there are no more probes.
         let loses_carrier = source == LinkSource::Carrier && self.source != LinkSource::Carrier;
         if self.link == Link::Down && !loses_carrier {
             return;
@@ -107,7 +107,7 @@ impl Mobile {
         self.enter(Link::Down, source, now);
         self.delivery.interrupt();
         self.probes = 0;
-        // Without a carrier a probe goes nowhere, and its return will be seen.
+        // Without a carrier no probe goes out, and the carrier's return is reported.
         let probing = source != LinkSource::Carrier;
         self.probe_at = probing.then(|| now + self.probe_interval(settings, now));
     }

@@ -12,8 +12,8 @@ use crate::delivery::{DeliveryRate, bytes_in};
 
 /// A piece of the cache takes the link this time at most.
 const QUANTUM: Duration = Duration::from_millis(2);
-/// The pace in 1/16 of the delivery rate: a little more, or a link that has become
-/// faster is never found out.
+/// The pace in 1/16 of the delivery rate. It is a little above the rate, to detect a link that has become
+/// faster.
 const PACE_GAIN_16: u64 = 17;
 
 impl Mobile {
@@ -62,8 +62,8 @@ impl Mobile {
         };
     }
 
-    /// What was sent at this time, since link up, has arrived. An answer to what was sent before may seem to
-    /// be shorter than any path.
+    /// A segment that was sent at `sent`, since link up, has arrived. A round trip below the shortest one does not
+    /// count: the answer is to an earlier copy.
     pub(crate) fn note_recovery_round_trip(&mut self, sent: Instant, now: Instant) {
         let round_trip = now.saturating_since(sent);
         let is_possible = self.rtt.least().is_none_or(|least| round_trip >= least);
@@ -72,7 +72,7 @@ impl Mobile {
         }
     }
 
-    /// The link has kept all that was sent before the outage: it holds as much.
+    /// The link has kept all that was sent before the outage: it can hold that much.
     pub(crate) fn widen_window_to_flight(&mut self) {
         self.window = self.window.max(self.in_flight.bytes);
     }
@@ -83,7 +83,7 @@ impl Mobile {
         self.window = self.window.max(in_flight);
     }
 
-    /// How long a piece may be that is sent now; `None` if nothing may be.
+    /// The most bytes that a piece may have now; `None` if nothing may be sent.
     pub(crate) fn allowance(&self, now: Instant) -> Option<u32> {
         let free = self.window.saturating_sub(self.in_flight.bytes);
         let room = free > 0 && self.pace_at <= now;

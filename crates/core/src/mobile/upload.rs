@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use crate::table::FlowId;
 
 impl Mobile {
-    /// When an MH that uploads is probed. It has no data in flight to it.
+    /// When an uploading MH is probed; `None` while data is in flight to it, or the link is not up.
     pub(super) fn upload_probe_at(&self) -> Option<Instant> {
         let is_due = self.link == Link::Up && self.in_flight.bytes == 0;
         self.upload.as_ref().filter(|_| is_due)?.probe_at()

@@ -31,7 +31,7 @@ pub(super) enum Repeated {
 #[derive(Clone, Debug)]
 pub(super) struct Unanswered {
     pub(super) ack: Repeated,
-    /// These flows; `None`: all live ones.
+    /// The flows that must answer; `None`: all live ones.
     pub(super) flows: Option<BTreeMap<FlowKey, Closed>>,
     pub(super) since: Instant,
     pub(super) due: Instant,
@@ -113,10 +113,10 @@ impl MobileHost {
         waiting.collect()
     }
 
-    /// No input came until the orders expired: the caller hung or was suspended. Windows left unchanged,
-    /// and the FHs received them. So the orders are not valid any more, except in an outage, in which no
-    /// FH has received anything.
-    pub(super) fn void_what_has_lapsed(&mut self, now: Instant, actions: &mut Vec<HostAction>) {
+    /// No input came until the orders expired: the caller hung or was suspended. Segments then left with
+    /// unchanged windows, and the FHs received them. So the orders are not valid any more, except in an
+    /// outage, in which no FH has received anything.
+    pub(super) fn void_expired_orders(&mut self, now: Instant, actions: &mut Vec<HostAction>) {
         let called_at = core::mem::replace(&mut self.called_at, now);
         let some = !self.closed.is_empty() || !self.openings.is_empty();
         let lapsed = some && now.saturating_since(called_at) > ORDER_LIFE;
@@ -233,7 +233,7 @@ impl MobileHost {
         }
     }
 
-    /// Flows that received nothing since link up: the ACK may be lost.
+    /// Repeats the ACK to flows that received nothing since it was sent: it may be lost.
     pub(super) fn repeat_acks(
         &mut self,
         now: Instant,

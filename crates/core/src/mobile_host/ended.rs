@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The outages that the machine has seen the end of.
+//! The outages that have ended.
 
 use core::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::link_state::LinkSource;
 use crate::outage::{Outage, stall_without};
 use crate::rtt::RTO_INITIAL;
 
-/// The limit of those that were not reported yet.
+/// Outages that have ended and were not reported yet, at most.
 pub(super) const OUTAGES_MAX: usize = 64;
 
 /// The RTO of the FH, as its round trip shows it.
@@ -26,7 +26,7 @@ impl MobileHost {
         self.ended_outages.pop()
     }
 
-    /// An outage ends. Flows that received data within an RTO before it wait for that.
+    /// An outage ends. A flow with data within an RTO before the outage has waited for its end.
     pub(super) fn note_outage(
         &mut self,
         begin: Instant,

@@ -53,12 +53,13 @@ pub struct HostFlow {
 }
 
 impl HostFlow {
-    /// The round trip that a warning must cover: the longer of the newest and the usual one.
+    /// The round trip that a warning must cover: the longer of the newest and the smoothed one.
     pub fn round_trip(&self) -> Option<Duration> {
         self.srtt.max(self.rtt)
     }
 
-    /// Unknown: as if windows were not scaled, which never makes them larger.
+    /// The window's shift. If it is unknown, windows count as not scaled, which never makes them
+    /// larger.
     fn shift(&self) -> u8 {
         self.window_shift.unwrap_or(0).min(14)
     }
@@ -96,8 +97,8 @@ impl HostFlow {
             .is_some_and(|received| now.saturating_since(received) <= round_trip)
     }
 
-    /// An answer to what was sent then would have arrived by now. Copies before that would count as
-    /// duplicates that show a loss.
+    /// An answer to a packet that was sent at `since` would have arrived by now. Copies before that
+    /// would count as duplicate ACKs, which show a loss.
     pub(super) fn is_late(&self, since: Instant, now: Instant) -> bool {
         now.saturating_since(since) > self.round_trip().unwrap_or_default()
     }
@@ -110,8 +111,8 @@ impl HostFlow {
         })
     }
 
-    /// The FH can use an ICMP unreachable: it knows SACK or timestamps. One without either
-    /// retransmits from there on one segment a round trip.
+    /// The FH can use an ICMP unreachable: it knows SACK or timestamps. An FH without either would
+    /// retransmit one segment a round trip from there on.
     pub(super) const fn takes_unreachable(&self) -> bool {
         self.permits_sack || self.timestamps.is_some()
     }
@@ -122,7 +123,7 @@ impl HostFlow {
     }
 }
 
-/// The flows that something can be done for, the newest first.
+/// The flows that are served: live ones, the most recently active first.
 pub(super) fn served(flows: &[HostFlow], now: Instant) -> Vec<&HostFlow> {
     let mut live: Vec<_> = flows.iter().filter(|flow| flow.is_live(now)).collect();
     live.sort_by_key(|flow| (core::cmp::Reverse(flow.newest()), flow.key));

@@ -21,8 +21,8 @@
 //!
 //! So the sender's window doubles with each round trip, as its own rules require, but spread over the
 //! round trip. Nothing waits in the queue that did not wait there before. The edge never moves back.
-//! The bytes that were in flight are those that arrived after the window was closed, for a round trip,
-//! up to the last arrival.
+//! The bytes that were in flight are the bytes that arrived within a round trip after the window was
+//! closed, up to the last arrival.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -38,26 +38,27 @@ const FLIGHT_MIN: u32 = 32 * 1024;
 const FIRST_BURST: u32 = 14_600;
 /// A flow that was missing this many times has ended.
 const MISSES_MAX: u32 = 8;
-/// The window of a sender after a long idle time, doubled.
+/// Twice the window of a sender after a long idle time.
 const BEGINNING_TWICE: u32 = 2 * FIRST_BURST;
 /// A sender's timeout is longer than its round trip by this: Linux, `TCP_RTO_MIN`.
 const RTO_MORE: Duration = Duration::from_millis(200);
 /// A zero-window probe brings at most this, and may arrive at any time.
 const PROBE_MAX: u32 = 1500;
-/// A sender has used everything if at most this is left: segments are not cut.
+/// A sender has used everything if at most this is left, because it sends whole segments.
 const REMAINDER: u32 = 3000;
 /// Steps in a round trip; none sooner than [`STEP_MIN`] after the last.
 const STEPS: u32 = 16;
 const STEP_MIN: Duration = Duration::from_millis(5);
-/// The window is open after this many round trips at the latest...
+/// The window is open after this many round trips at the latest.
 const ROUNDS_MAX: u32 = 16;
-/// ... or this many after the old rate is reached.
+/// The window is open this many round trips after the old rate is reached, at the latest.
 const ROUNDS_AT_RATE: u32 = 6;
-/// If nothing arrives for this many round trips and [`SILENCE_MIN`], steps are useless.
+/// If nothing arrives for this many round trips, or for [`SILENCE_MIN`] if that is longer, steps are
+/// useless.
 const ROUNDS_SILENT: u32 = 4;
-/// The bytes in flight arrived in no less than this part of the measured round trip: a sender with
-/// little to send shows nothing of it. An answer does not arrive sooner either.
-const TOOK_LEAST: u32 = 4;
+/// The bytes in flight took at least the measured round trip divided by this to arrive. A shorter time
+/// only shows a sender with little to send. No answer arrives sooner either.
+const ARRIVAL_PART_MIN: u32 = 4;
 const SILENCE_MIN: Duration = Duration::from_millis(300);
 
 // The shares below are this project's own: with them no cell of docs/scenarios/freeze-today.toml is
@@ -70,9 +71,9 @@ const FIRST_ROUND_QUARTERS: u32 = 7;
 const AT_RATE_QUARTERS: u32 = 3;
 /// The edge moves at most at this many quarters of the old rate.
 const RATE_QUARTERS_MAX: u32 = 5;
-/// With each round trip at the old rate this part of the bytes in flight may be in flight in addition.
+/// With each round trip at the old rate, the limit grows by the bytes in flight divided by this.
 const GROWTH_PART: u32 = 8;
-/// A sender that has used all of the first round trip gets at least this part of its rate.
+/// A sender that has used all of the first round trip gets at least its rate divided by this.
 const RATE_PART_MIN: u32 = 2;
 
 /// The state of a flow when its window was closed.
@@ -111,10 +112,10 @@ impl Closed {
     fn took(&self, flow: &HostFlow) -> Option<Duration> {
         let usual = self.round_trip.filter(|usual| !usual.is_zero())?;
         let received = flow.received_at.filter(|_| self.rcv_nxt.is_some());
-        // A later segment is a zero-window probe.
+        // A segment that arrives later than a round trip is a zero-window probe.
         let took = received.map(|received| received.saturating_since(self.at));
         let took = took.filter(|took| !took.is_zero()).unwrap_or(usual);
-        Some(took.clamp(usual / TOOK_LEAST, usual))
+        Some(took.clamp(usual / ARRIVAL_PART_MIN, usual))
     }
 }
 
@@ -133,21 +134,21 @@ pub(super) struct Opening {
     edge: SeqNum,
     /// The edge as advertised: in units of the window, and never before an earlier one.
     advertised: SeqNum,
-    /// Bytes that were in flight before.
+    /// Bytes that were in flight before the freeze.
     flight: u32,
     /// The time in which they arrived.
     usual: Duration,
     began: Instant,
     closed_at: Instant,
-    /// What had been received when it began.
+    /// RCV.NXT when the opening began.
     first: SeqNum,
     /// The sender was idle for longer than its timeout.
     begins_again: bool,
     /// Bytes that may arrive in the first round trip.
     beginning: u32,
-    /// All of these have arrived.
+    /// All bytes of `beginning` have arrived.
     used_all: bool,
-    /// The round trip since: from the begin to the first arrival.
+    /// The new round trip: from the start of the opening to the first arrival.
     round_trip: Option<Duration>,
     /// The arrivals of the last round trip.
     came: VecDeque<(Instant, SeqNum)>,
@@ -201,7 +202,7 @@ impl Opening {
         self.advertised
     }
 
-    /// The bytes that were in flight before.
+    /// The bytes that were in flight before the freeze.
     pub(super) const fn flight(&self) -> u32 {
         self.flight
     }
@@ -211,7 +212,7 @@ impl Opening {
         self.closed_at
     }
 
-    /// The round trip at that time.
+    /// The time in which these bytes arrived.
     pub(super) const fn usual(&self) -> Duration {
         self.usual
     }
@@ -235,7 +236,8 @@ impl Opening {
 
     /// The next step.
     pub(super) fn step(&mut self, flow: &HostFlow, now: Instant) -> Step {
-        // After a pause of the caller nothing is made up for, because that would be a burst.
+        // After a pause of the caller the missed steps are not made up for, because that would be a
+        // burst.
         let since = now.saturating_since(self.stepped_at);
         let since = since.min((self.round_trip.unwrap_or(self.usual) / 4).max(STEP_MIN));
         self.stepped_at = now;
@@ -263,8 +265,8 @@ impl Opening {
         Step::Edge(self.advertised)
     }
 
-    /// How far the edge moves, and how far ahead of the received data it may be. `None`: the window may
-    /// open.
+    /// How far the edge moves after the first arrival, and how far ahead of the received data it may
+    /// be. `None`: the window may open.
     fn after_first(
         &mut self,
         rcv_nxt: SeqNum,
@@ -280,7 +282,7 @@ impl Opening {
             return None;
         }
         self.came.push_back((now, rcv_nxt));
-        // An arrival that is older than a round trip stays.
+        // One arrival that is at least a round trip old stays: `recent` counts from it.
         while self
             .came
             .get(1)
@@ -322,9 +324,9 @@ impl Opening {
         Some((share(allowance, since, round_trip), limit))
     }
 
-    /// The queue is empty, and had more in it than what is sent into it at once. A restarting sender
-    /// leaves a quarter of the bytes in flight in it in its slow start. One that does not restart sends
-    /// the half that it was not given.
+    /// The queue is empty now, and had more bytes than the sender will now send at once. A restarting
+    /// sender leaves a quarter of the bytes in flight in the queue during its slow start. A sender that
+    /// does not restart sends the half that the window did not allow.
     fn has_room(&self, round_trip: Duration) -> bool {
         let enough = if self.begins_again {
             round_trip * 3 <= self.usual * 2
@@ -332,16 +334,16 @@ impl Opening {
             round_trip * 2 <= self.usual
         };
         // A segment this soon was no answer: the link had queued it.
-        enough && round_trip * TOOK_LEAST >= self.usual
+        enough && round_trip * ARRIVAL_PART_MIN >= self.usual
     }
 }
 
-/// The share of these bytes in `whole` that is in `part`; at most all.
+/// The part of `bytes`, spread over `whole`, that falls into `part`; at most all.
 fn share(bytes: u32, part: Duration, whole: Duration) -> u32 {
     grown(bytes, part.min(whole), whole)
 }
 
-/// These bytes for each `whole` in `time`.
+/// The bytes in `time` at a rate of `bytes` for each `whole`.
 fn grown(bytes: u32, time: Duration, whole: Duration) -> u32 {
     let grown = u128::from(bytes) * time.as_nanos() / whole.as_nanos().max(1);
     u32::try_from(grown).unwrap_or(u32::MAX)

@@ -44,7 +44,7 @@ fn flow(port: u16) -> HostFlow {
     }
 }
 
-/// A flow of this port, from which a segment came at that time.
+/// A flow of this port that received a segment at that time.
 pub(super) fn wake_flow(port: u16, received_at: Instant) -> HostFlow {
     HostFlow {
         srtt: Some(Duration::from_millis(50)),
@@ -55,7 +55,7 @@ pub(super) fn wake_flow(port: u16, received_at: Instant) -> HostFlow {
     }
 }
 
-/// A machine, its flows and what it asked for.
+/// A machine with its flows.
 struct Bench {
     host: MobileHost,
     flows: Vec<HostFlow>,
@@ -78,7 +78,7 @@ impl Bench {
         actions
     }
 
-    /// Lets time pass, with all that is due in it.
+    /// Lets time pass until `end`, and handles all timers. Returns the actions.
     fn until(&mut self, end: Instant) -> Vec<(Instant, HostAction)> {
         let mut all = Vec::new();
         while let Some(due) = self.host.poll_timeout().filter(|due| *due <= end) {
@@ -172,7 +172,7 @@ fn today_the_last_acks_have_the_time_to_arrive_and_a_round_trip_that_has_grown_c
     let happened = bench.until(at(999));
     assert_eq!(happened[0], (at(680), HostAction::Close(key)));
 
-    // Grown beyond what is left: not at all.
+    // The round trip is longer than the time that is left: the window is not closed.
     let mut bench = Bench::new(settings);
     bench.flows.truncate(1);
     bench.link(warned, at(0));
@@ -199,7 +199,7 @@ fn after_a_warned_outage_windows_open_and_three_copies_of_the_last_ack_go_out() 
         .map(|key| [HostAction::Open(*key), send(*key, MadeAck::Last, 3)]);
     assert_eq!(actions, expected.collect::<Vec<_>>().concat());
     assert_eq!(bench.host.orders_until(at(20_000)), None);
-    // One answers, one does not.
+    // One flow answers, the other does not.
     bench.flows[0].received_at = Some(at(20_050));
     let again = bench.until(at(60_000));
     assert_eq!(again.len(), 6, "and then no more");
@@ -236,7 +236,7 @@ fn a_segment_on_a_link_that_was_reported_down_shows_link_up() {
     let mut bench = Bench::of(MobileScheme::Freeze);
     bench.link(LinkEvent::GoingDownSoon(None), at(0));
     bench.link(LinkEvent::Down, at(50));
-    // It was on its way.
+    // This segment was in flight at link down.
     bench.flows[0].received_at = Some(at(550));
     assert!(bench.until(at(5_000)).is_empty());
     bench.flows[0].received_at = Some(at(5_100));
@@ -413,7 +413,7 @@ fn two_link_sources_that_report_one_link_up_cause_one_set_of_acks() {
     bench.link(LinkEvent::Down, at(0));
     assert_eq!(bench.link(LinkEvent::Up, at(900)).len(), 2);
     assert!(bench.link(LinkEvent::Up, at(1_899)).is_empty());
-    // An unreported outage is between the two.
+    // This one shows an unreported outage.
     assert_eq!(bench.link(LinkEvent::Up, at(1_900)).len(), 2);
 }
 

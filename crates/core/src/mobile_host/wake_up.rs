@@ -20,9 +20,9 @@ mod outages;
 mod probe_timer;
 mod silent_flows;
 
-/// After a flow was woken, echoes from before the outage are renewed for this time.
+/// Echoes from before an outage are renewed for this time after a flow was woken.
 const ECHO_RENEWED_FOR: Duration = Duration::from_secs(10);
-/// The same from the begin of the outage, or while the flow is silent.
+/// They are renewed for this time after link down, and after the wake-up of a silent flow.
 const OUTAGE_MAX: Duration = Duration::from_secs(3_600);
 /// Silent downloads are searched for at most this often.
 const LOOK_FOR_SILENT: Duration = Duration::from_millis(150);
@@ -33,18 +33,18 @@ const FALLS_SILENT_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct WakeUps {
     outages: Outages,
-    /// Outages without a report are not searched for.
+    /// The machine does not search for outages without a report.
     ignores_silence: bool,
     /// When segments are counted next.
     count_at: Option<Instant>,
     /// The number of received segments, and when it last grew.
     segments: u64,
     segments_at: Instant,
-    /// No segment arrives: silent downloads are searched for among all flows.
+    /// No segment arrives: the machine searches all flows for silent downloads.
     looks_for_silent: bool,
     /// A probed FH has shown that the link is up again, without a report.
     link_is_up: bool,
-    /// Flows that pause, and received data long after the link was reported down: it is up.
+    /// Pausing flows that received data long after the link was reported down: the link is up.
     up_by: Vec<FlowKey>,
 }
 
@@ -69,7 +69,7 @@ impl WakeUps {
         self.looks_for_silent || self.link_is_up || !self.up_by.is_empty()
     }
 
-    /// True if what is due at this time needs all flows.
+    /// True if a timer that is due at this time needs all flows.
     pub(super) fn need_all(&self, now: Instant) -> bool {
         let silent = self.outages.wake_up_at();
         self.needs_all_at_once() || silent.is_some_and(|at| at <= now)
@@ -96,7 +96,7 @@ impl MobileHost {
 
 /// Inputs.
 impl MobileHost {
-    /// These flows pause, and the data path has released what was withheld: no ACK below the MH's own
+    /// These flows pause, and the data path has released their withheld segments: no ACK below the MH's own
     /// number leaves any more.
     pub fn handle_pauses(
         &mut self,
@@ -122,7 +122,7 @@ impl MobileHost {
     }
 
     fn acknowledge_withheld(&mut self, key: FlowKey, actions: &mut Vec<HostAction>) {
-        // In an outage it would be lost; the wake-up has the same number.
+        // In an outage this ACK would be lost. The wake-up at link up has the same number.
         if !self.is_down() {
             self.send(key, MadeAck::Last, 1, actions);
         }
@@ -135,8 +135,8 @@ impl MobileHost {
         is_wake && !self.wake_ups.ignores_silence && count_at.is_none_or(|at| at <= now)
     }
 
-    /// `count` segments of all flows have arrived; `None`: it cannot be read. While the number grows, or
-    /// has not grown for long, no download falls silent.
+    /// `segments`: how many segments of all flows have arrived; `None`: the number cannot be read. While it
+    /// grows, or has not grown for long, no download falls silent.
     pub fn handle_segment_count(&mut self, segments: Option<u64>, now: Instant) {
         let wake_ups = &mut self.wake_ups;
         wake_ups.count_at = Some(now + LOOK_FOR_SILENT);
@@ -157,10 +157,10 @@ impl MobileHost {
         self.wake_ups.outages.note_probed(key, now);
     }
 
-    /// The flows cannot be read at the moment: what needs all of them is put off.
+    /// The flows cannot be read at the moment: everything that needs all of them is put off.
     pub fn handle_unreadable(&mut self, now: Instant) {
         self.wake_ups.looks_for_silent = false;
-        // The FH's next answer shows it again.
+        // The FH's next answer will show link up again.
         self.wake_ups.link_is_up = false;
         self.wake_ups.outages.put_off(now);
     }
@@ -279,11 +279,11 @@ impl MobileHost {
 
     /// Wakes the FH of a flow after an outage.
     ///
-    /// The first time by three kinds of packets. ICMP unreachables wake an FH that has received all ACKs of
-    /// the MH. ACKs at the newest segment boundaries follow: an FH that has missed the last ACKs receives
-    /// the one of its retransmitted segment first, and alone. Otherwise BBR would wait for the length of
-    /// its queue (docs/schemes/wake.md). The MH's own ACK is last. An FH without SACK gets the
-    /// unreachables only: it takes ACKs of what it has not retransmitted as proof of a false alarm, and
+    /// The first wake-up has three kinds of packets. ICMP unreachables wake an FH that has received all
+    /// ACKs of the MH. ACKs at the newest segment boundaries follow: an FH that has missed the last ACKs
+    /// receives the ACK of its retransmitted segment first, and alone. Otherwise BBR would wait for the
+    /// length of its queue (docs/schemes/wake.md). The MH's own ACK is last. An FH without SACK gets the
+    /// unreachables only. It takes ACKs of what it has not retransmitted as proof of a false alarm, and
     /// then nothing shows it the loss.
     pub(super) fn wake_up(&mut self, flow: &HostFlow, now: Instant, actions: &mut Vec<HostAction>) {
         let notifications = self.wake_ups.outages.notifications(flow, now);
@@ -308,8 +308,8 @@ impl MobileHost {
         }));
     }
 
-    /// Segments that the MH itself sends at link up, before any report, must also have an echo of that
-    /// time.
+    /// Segments that the MH itself sends at link up, before any report, must also have an echo of the time
+    /// of link up.
     pub(super) fn renew_echoes(flows: &[HostFlow], actions: &mut Vec<HostAction>) {
         // With options that may be signed nothing is changed; ACKs do not wake an FH without SACK.
         let may = |flow: &&HostFlow| !flow.is_opaque && !flow.is_finished && flow.permits_sack;

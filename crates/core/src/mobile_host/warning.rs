@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a warning does: which windows are closed, when, and what if nothing comes of it.
+//! What a warning does: which windows are closed, when, and what happens after a false alarm.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ use super::{
 };
 use crate::FlowKey;
 
-/// `today`: a false alarm closes a window for no longer than `false_alarm` and this, 0.9 s in all...
+/// `today`: a false alarm closes a window for at most `false_alarm` plus this, 0.9 s with the default.
 const CLOSED_MORE: Duration = Duration::from_millis(400);
-/// ... but it stays closed for this time after the announced one: outages come late.
+/// A window stays closed until this time after the announced outage, because outages come late.
 const LATE: Duration = Duration::from_millis(200);
 /// Windows of flows with about the same round trip open together.
 const OPENED_TOGETHER: Duration = Duration::from_millis(20);
@@ -38,7 +38,7 @@ fn least_lead_of(settings: &MobileHostSettings, round_trip: Duration) -> Duratio
 }
 
 fn round_trips(settings: &MobileHostSettings, round_trip: Duration, more: f64) -> Duration {
-    // Bounded: no setting makes of it what is no duration.
+    // Bounded, so that every setting gives a valid duration.
     let factor = settings.warning_round_trips.clamp(0.0, 16.0) + more;
     round_trip.min(Duration::from_secs(180)).mul_f64(factor)
 }
@@ -52,30 +52,33 @@ impl MobileHost {
         actions: &mut Vec<HostAction>,
     ) {
         let is_down = matches!(self.phase, Phase::Down { .. });
-        if self.settings.scheme != MobileScheme::Freeze || is_down || now < self.deaf_until {
+        if self.settings.scheme != MobileScheme::Freeze
+            || is_down
+            || now < self.warnings_ignored_until
+        {
             return;
         }
-        let goes_at = lead.map(|lead| now + lead);
-        let until = goes_at.unwrap_or(now) + self.settings.false_alarm;
-        // Warnings one after another do not keep windows closed for ever.
+        let down_expected_at = lead.map(|lead| now + lead);
+        let until = down_expected_at.unwrap_or(now) + self.settings.false_alarm;
+        // Successive warnings do not keep windows closed for ever.
         let most = self.settings.false_alarm + WARNED_MAX;
         let most = self.closed_since.map(|since| since + most);
         self.phase = Phase::Warned {
-            goes_at,
+            down_expected_at,
             until: most.map_or(until, |most| until.min(most)),
             adopt_at: now + ADOPTION,
         };
         self.left_alone.clear();
         // A newer warning has a better time.
         self.pending.clear();
-        self.warn_flows(goes_at, now, flows, actions);
+        self.warn_flows(down_expected_at, now, flows, actions);
         self.renew_at = now + ORDER_RENEWAL;
     }
 
-    /// Closes the windows of flows for which it is time, and notes when it is for the others.
+    /// Closes the windows that are due, and notes when the others are due.
     pub(super) fn warn_flows(
         &mut self,
-        goes_at: Option<Instant>,
+        down_expected_at: Option<Instant>,
         now: Instant,
         flows: &[HostFlow],
         actions: &mut Vec<HostAction>,
@@ -87,10 +90,11 @@ impl MobileHost {
             let round_trip = flow.round_trip();
             let assumed = round_trip.unwrap_or(ROUND_TRIP_UNKNOWN);
             let ahead = lead_of(&self.settings, assumed);
-            let at = goes_at.map_or(now, |goes_at| goes_at - ahead);
+            let at = down_expected_at.map_or(now, |down_expected_at| down_expected_at - ahead);
             if self.settings.set == FreezeSet::Today {
                 // A warning that does not cover the round trip does more harm than none.
-                let left = goes_at.map(|goes_at| goes_at.saturating_since(now));
+                let left =
+                    down_expected_at.map(|down_expected_at| down_expected_at.saturating_since(now));
                 let least = round_trip.map(|round_trip| least_lead_of(&self.settings, round_trip));
                 if least.is_none() || left < least {
                     self.pending.remove(&flow.key);
@@ -106,7 +110,7 @@ impl MobileHost {
         }
     }
 
-    /// Closes the windows for which it is time.
+    /// Closes the windows that are due.
     pub(super) fn close_due(
         &mut self,
         now: Instant,
@@ -136,55 +140,71 @@ impl MobileHost {
         self.send(key, MadeAck::ZeroWindow, 1, actions);
     }
 
-    /// When this window is opened if nothing comes of the warning: at `until`, or sooner.
+    /// When this window is opened if the warning is a false alarm: at `until`, or sooner.
     ///
-    /// A false alarm costs the time before the announced one, two round trips, and that after it. Who was
-    /// closed early is opened early; if the outage has come all the same, and is not reported yet,
-    /// the flow receives nothing, and it is closed again with the report.
-    fn opens_at(&self, closed: &Closed, goes_at: Option<Instant>, until: Instant) -> Instant {
+    /// A false alarm costs two round trips before the announced outage, and the time after it. A window
+    /// that was closed early is opened early. If the outage has begun and is not reported yet, the flow
+    /// receives nothing, and its window is closed again with the report.
+    fn opens_at(
+        &self,
+        closed: &Closed,
+        down_expected_at: Option<Instant>,
+        until: Instant,
+    ) -> Instant {
         if self.settings.set == FreezeSet::Published {
             return until;
         }
         let most = self.settings.false_alarm;
-        // Of warnings one after another `until` may be sooner.
-        let earliest = goes_at.map_or(until, |goes_at| until.min(goes_at + LATE));
+        // After successive warnings `until` may be sooner.
+        let earliest =
+            down_expected_at.map_or(until, |down_expected_at| until.min(down_expected_at + LATE));
         let wanted = (closed.at + most + CLOSED_MORE).as_nanos();
         let together = OPENED_TOGETHER.as_nanos() as u64;
         Instant::from_nanos(wanted - wanted % together).clamp(earliest, until)
     }
 
-    /// When the first window is opened if nothing comes of the warning.
+    /// When the first window is opened if the warning is a false alarm.
     pub(super) fn next_false_alarm(&self) -> Option<Instant> {
-        let Phase::Warned { goes_at, until, .. } = self.phase else {
+        let Phase::Warned {
+            down_expected_at,
+            until,
+            ..
+        } = self.phase
+        else {
             return None;
         };
         let closed = self.closed.values();
         closed
-            .map(|closed| self.opens_at(closed, goes_at, until))
+            .map(|closed| self.opens_at(closed, down_expected_at, until))
             .min()
     }
 
-    /// Nothing came of a warning for flows that were closed early enough for it.
+    /// Opens windows before `until`: for these flows the warning was a false alarm.
     pub(super) fn open_early(
         &mut self,
         now: Instant,
         flows: &[HostFlow],
         actions: &mut Vec<HostAction>,
     ) {
-        let Phase::Warned { goes_at, until, .. } = self.phase else {
+        let Phase::Warned {
+            down_expected_at,
+            until,
+            ..
+        } = self.phase
+        else {
             return;
         };
         let closed = core::mem::take(&mut self.closed);
         let (due, others) = closed
             .into_iter()
-            .partition(|(_, closed)| self.opens_at(closed, goes_at, until) <= now);
+            .partition(|(_, closed)| self.opens_at(closed, down_expected_at, until) <= now);
         self.closed = others;
-        // Not one that this warning does not cover.
+        // They do not count as flows that the warning did not cover.
         self.left_alone.extend(due.keys());
         self.open(due, now, COPIES_AFTER_FALSE_ALARM, flows, actions);
     }
 
-    /// Nothing came of a warning, or of one after another.
+    /// The warning, or a series of warnings, was a false alarm.
     pub(super) fn end_false_alarm(
         &mut self,
         now: Instant,
@@ -195,7 +215,7 @@ impl MobileHost {
         if let Some(since) = self.closed_since {
             let closed = now.saturating_since(since);
             if closed >= self.settings.false_alarm + WARNED_MAX {
-                self.deaf_until = now + closed;
+                self.warnings_ignored_until = now + closed;
             }
         }
         self.phase = Phase::Up;

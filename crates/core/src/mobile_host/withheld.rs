@@ -2,9 +2,9 @@
 //! The withheld segment of `wake`: the ACK number and window that each segment of the MH leaves
 //! with, so that after an outage there is one segment left to acknowledge.
 //!
-//! A Linux sender in its RTO back-off is woken by an ACK of something new and by nothing else.
-//! So while a flow downloads in bulk, what leaves acknowledges one segment of the FH less than
-//! the MH has; at link up that segment is acknowledged by a made ACK.
+//! Of all ACKs, only one of something new wakes a Linux sender in its RTO back-off. So while a flow downloads in bulk,
+//! what leaves acknowledges one segment of the FH less than the MH has. At link up that segment is acknowledged by a
+//! made ACK.
 //!
 //! ```text
 //!            bulk, nothing missing            the FH pauses, something is missing, a FIN,
@@ -13,8 +13,8 @@
 //!      +-------------------------------+
 //! ```
 //!
-//! The kernel's program (`bpf/withheld_ingress.h`, `bpf/withheld_egress.h`) does the same to packets; `withheld/cases.txt` is what
-//! both are held against. This one is the reference.
+//! The kernel's program (`bpf/withheld_ingress.h`, `bpf/withheld_egress.h`) does the same to packets. This one is the
+//! reference. Both are tested with `withheld/cases.txt`.
 
 use core::time::Duration;
 
@@ -30,40 +30,40 @@ mod tests;
 pub use fh_clock::FhClock;
 use shortest_rtt::ShortestRtt;
 
-/// Segments in a round trip from which on a withheld is kept: it takes as much of a sender that
-/// its congestion window limits and no queue, 1 of this number, less than 1%.
+/// A segment is withheld if a round trip has at least this many segments. Without a queue the congestion window limits
+/// the sender, and withholding costs it 1 segment of this number, less than 1%.
 pub const BULK_SEGMENTS: u32 = 128;
-/// The same if packets wait in a queue: then nothing is taken of the rate.
+/// The same if packets wait in a queue: then withholding does not lower the rate.
 pub const QUEUED_SEGMENTS: u32 = 16;
-/// Windows that hold less segments than this leave as they are.
+/// Windows that hold fewer segments than this leave as they are.
 const WINDOW_SEGMENTS_MIN: u32 = 16;
-/// Segments that are smaller are no bulk download's.
+/// Smaller segments do not belong to a bulk download.
 const SEGMENT_BYTES_MIN: u32 = 500;
-/// Numbers turn over: what is known begins no further back than this.
+/// Sequence numbers wrap: the known boundaries begin no further back than this.
 const SPAN_MAX: u32 = 1 << 30;
 /// A released number is at most this far ahead of what has left. Otherwise the numbers have wrapped since.
 const AHEAD_MAX: u32 = 1 << 20;
-/// A round trip this much longer than the shortest has a queue in it: a quarter.
+/// A round trip that is longer than the shortest by one part in this many, a quarter, contains a queue.
 const QUEUE_SHARE: u32 = 4;
-/// After this part of a round trip without data nothing is held for one: three of four quarters. BBR has
-/// four segments in flight while it looks for the shortest round trip, and none of them to spare.
+/// After these quarters of a round trip without data the flow is not bulk. BBR has only four segments in flight while
+/// it looks for the shortest round trip, and must get all their ACKs.
 const GAP_QUARTERS: u32 = 3;
 /// The FH pauses if nothing comes for a round trip and this. Linux probes for a lost tail
 /// 200 ms or more after a round trip (`tcp_schedule_loss_probe`); RFC 8985, 7.2 has two round
 /// trips and the longest delay of an ACK.
 const QUIET: Duration = Duration::from_millis(50);
-/// No pause is longer.
+/// The FH counts as pausing after this time at the latest.
 const QUIET_MAX: Duration = Duration::from_millis(500);
-/// No segment is withheld in an answer that is younger. Longer ones are downloads: a segment and a round
-/// trip are a small part of them.
+/// No segment is withheld in an answer that began less than this time ago. Longer answers are downloads: a segment and
+/// a round trip are a small part of them.
 pub const ANSWER: Duration = Duration::from_secs(2);
 /// An answer begins no sooner after its request than these quarters of the shortest round trip.
-const ASKED_QUARTERS: u32 = 3;
-/// Over what the segments are counted: a round trip, within these.
+const ANSWER_MIN_QUARTERS: u32 = 3;
+/// Segments are counted over a round trip, within these limits.
 const EPOCH_MIN: Duration = Duration::from_millis(10);
 const EPOCH_MAX: Duration = Duration::from_secs(1);
 
-/// Where segments of the FH end: from `start` to `end` all `segment_bytes` bytes, but the last.
+/// Where segments of the FH end: each from `start` to `end` has `segment_bytes` bytes, except the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SegmentBoundaries {
     /// The first byte.
@@ -75,11 +75,11 @@ pub struct SegmentBoundaries {
 }
 
 impl SegmentBoundaries {
-    /// Data came that follow on what is known, or not.
+    /// Notes data. If they do not continue the known boundaries, these begin anew.
     pub(crate) fn note(&mut self, seq: SeqNum, len: u32, segment_bytes: u32) {
         let segment_bytes = segment_bytes.min(len);
         let follows = seq == self.end && self.segment_bytes != 0;
-        // A whole number of pieces so far, and no larger ones now. A smaller one may be the last.
+        // All segments so far are whole, and the new ones are as long. A shorter one may be the last.
         let whole = follows
             && self
                 .end
@@ -123,19 +123,19 @@ impl SegmentBoundaries {
             || !ack.distance_from(self.start).is_multiple_of(segment_bytes)
     }
 
-    /// Whether what ends at `ack`, with PSH, is an answer's end: a short segment, or one that stands alone, a
-    /// message in a segment of whatever size.
+    /// Whether data with PSH that end at `ack` end an answer. The last segment is short, or it stands alone: a message
+    /// in one segment of any size.
     pub fn ends_answer(&self, ack: SeqNum) -> bool {
         self.ends_short(ack) || self.end.distance_from(self.start) <= self.segment_bytes
     }
 
-    /// ACKs for the ends of the last segments below the MH's own, ascending: the lowest of `unknown`, `most` at
-    /// most. An FH that has missed the last ACKs receives by these the one of its retransmitted segment first,
-    /// and alone.
+    /// ACKs at the last `unknown` segment boundaries below the MH's own ACK, ascending: the lowest ones, `most` at
+    /// most. With them an FH that has missed the last ACKs receives the ACK of its retransmitted segment first, and
+    /// alone.
     ///
-    /// Their windows have the right edge of the MH's own, rounded down to its unit; where the field cannot
-    /// hold that, there is none. Nor further below than the window, where an FH drops an ACK as an old
-    /// one (RFC 5961, 5.2).
+    /// Their windows have the right edge of the MH's own, rounded down to its unit. If the window field cannot hold
+    /// that, there is no ACK. Nor is there one further below than the window: an FH drops it as an old one
+    /// (RFC 5961, 5.2).
     pub fn steps(
         &self,
         own: AckAndWindow,
@@ -170,9 +170,8 @@ pub struct AckAndWindow {
     pub window: u16,
 }
 
-/// The segment's own number and window, lowered by one segment where that can be: not below
-/// `floor`, not if the window field could not hold the same right edge (rounded down to its
-/// unit), not if the window is small.
+/// The segment's own number and window, with the number lowered by one segment, but not below `floor`. Both stay
+/// unchanged if the window is small, or if its field cannot hold the same right edge (rounded down to its unit).
 pub fn lowered(
     own: AckAndWindow,
     scale: u8,
@@ -194,20 +193,20 @@ pub fn lowered(
     }
     let more = own.ack.distance_from(ack) >> scale;
     match u16::try_from(u32::from(own.window) + more) {
-        // Not if its unit is more than a segment.
+        // Both stay unchanged if the window's unit is more than a segment.
         Ok(window) if more > 0 => AckAndWindow { ack, window },
         _ => own,
     }
 }
 
-/// Data of the FH, as they come: a super-segment whole.
+/// Data of the FH, as they arrive: a super-segment is one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FromFh {
     /// The first byte.
     pub seq: SeqNum,
     /// Bytes of payload, more than 0.
     pub len: u32,
-    /// Bytes of each segment in it, but for the last.
+    /// Bytes of each segment in it, except the last.
     pub segment_bytes: u32,
     /// It has PSH.
     pub push: bool,
@@ -218,7 +217,7 @@ pub struct FromFh {
 pub struct FromMh {
     /// What it acknowledges, and its window.
     pub own: AckAndWindow,
-    /// The MH's window scale; none: not known, and nothing is held.
+    /// The MH's window scale; `None`: it is unknown, and no segment is withheld.
     pub scale: Option<u8>,
     /// It has payload.
     pub has_payload: bool,
@@ -228,12 +227,12 @@ pub struct FromMh {
     pub is_ending: bool,
 }
 
-/// How long no segment is withheld anew until the FH is taken to pause.
+/// The FH counts as pausing after this time without a newly withheld segment.
 pub fn quiet(srtt: Option<Duration>) -> Duration {
     (srtt.unwrap_or_default() + QUIET).min(QUIET_MAX)
 }
 
-/// Nothing below this leaves: the highest number that has left, or what was released.
+/// The lowest number that may leave: the highest number that has left, or the released one.
 pub fn floor_of(acked_out: Option<SeqNum>, released: Option<SeqNum>) -> Option<SeqNum> {
     match (acked_out, released) {
         (Some(out), Some(released))
@@ -262,27 +261,27 @@ pub struct Download {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WithheldSegment {
     boundaries: SegmentBoundaries,
-    /// The end of what came with PSH last.
+    /// The end of the newest segment with PSH.
     pushed_end: Option<SeqNum>,
-    /// The end of what came after a gap.
+    /// The end of the newest data that arrived after a gap.
     beyond_gap: Option<SeqNum>,
     epoch_at: Instant,
     epoch_segments: u32,
     last_segments: u32,
     is_bulk: bool,
-    /// When data came last that were counted; none: they are the first.
+    /// When data were last counted; `None` before the first.
     data_at: Option<Instant>,
     /// When the MH last sent data that acknowledge all of an answer.
     requested_at: Instant,
     /// When the FH's answer to that began.
     answer_at: Instant,
-    /// The shortest round trip of late.
+    /// The shortest recent round trip.
     shortest: ShortestRtt,
     /// The highest number that has left.
     acked_out: Option<SeqNum>,
-    /// What was released: nothing below leaves.
+    /// The released number: no lower one leaves.
     released: Option<SeqNum>,
-    /// The MH's own number, when it was last lowered, and when that was.
+    /// While a segment is withheld: the MH's own number, and when it was last lowered.
     held: Option<(SeqNum, Instant)>,
 }
 
@@ -323,7 +322,7 @@ impl WithheldSegment {
         let gap = now.saturating_since(before);
         if gap > epoch / 4 * GAP_QUARTERS {
             if gap > epoch * 2 {
-                // Of a download long ago.
+                // The count is of a download long ago.
                 self.last_segments = 0;
             }
             self.is_bulk = false;
@@ -341,7 +340,7 @@ impl WithheldSegment {
         } else {
             BULK_SEGMENTS
         };
-        // After a pause the time is longer than what was counted: it begins anew.
+        // An epoch with a pause in it does not count.
         let counts = since < epoch * 2;
         self.last_segments = if counts { self.epoch_segments } else { 0 };
         let is_answer = now.saturating_since(self.answer_at) < ANSWER;
@@ -350,18 +349,18 @@ impl WithheldSegment {
         self.epoch_segments = 0;
     }
 
-    /// Whether the data that have come are the first of an answer: nothing came since the request of the MH, for as
-    /// long as it takes; or nothing came before.
+    /// Whether the new data begin an answer. They are the first data of the flow, or the first since the MH's request,
+    /// and not too early for an answer to it.
     fn begins_answer(&self, now: Instant) -> bool {
         let Some(data_at) = self.data_at else {
             return true;
         };
-        let least = self.shortest.get() / 4 * ASKED_QUARTERS;
+        let least = self.shortest.get() / 4 * ANSWER_MIN_QUARTERS;
         self.requested_at >= data_at && now.saturating_since(self.requested_at) >= least
     }
 
-    /// What a segment of the MH leaves with. `ordered`: the daemon lives, and the flow is not one
-    /// that it has just woken.
+    /// The ACK number and window with which a segment of the MH leaves. `ordered`: the daemon lives, and the flow is
+    /// not one that it has just woken.
     pub fn handle_mh_segment(
         &mut self,
         segment: &FromMh,
@@ -374,19 +373,19 @@ impl WithheldSegment {
             self.requested_at = now;
         }
         let Some(floor) = self.floor() else {
-            // The first that is seen leaves as it is.
+            // The first segment that is seen leaves as it is.
             self.acked_out = Some(own.ack);
             return own;
         };
         if own.ack.before(floor) {
-            // Another one has overtaken it.
+            // Another segment has overtaken it.
             return own;
         }
         let is_missing = segment.has_sack || self.beyond_gap.is_some_and(|end| own.ack.before(end));
         if !is_missing {
             self.beyond_gap = None;
         }
-        // An answer's end: a new request, or a short segment, on which Nagle's rule may wait.
+        // The end of an answer: a new request, or a short segment whose sender may wait for its ACK (Nagle).
         let is_short = self.boundaries.ends_short(own.ack);
         let is_request = is_answered && (segment.has_payload || is_short);
         let may = ordered && self.is_bulk && !is_missing && !is_request && !segment.is_ending;
@@ -399,7 +398,7 @@ impl WithheldSegment {
         leaves
     }
 
-    /// Nothing below leaves any more.
+    /// No lower number leaves any more.
     fn floor(&self) -> Option<SeqNum> {
         floor_of(self.acked_out, self.released)
     }
@@ -410,7 +409,7 @@ impl WithheldSegment {
         Some(at + quiet(srtt))
     }
 
-    /// If it is due: the number of the made ACK, before the FH probes for it.
+    /// If it is due: releases the withheld segment, before the FH probes for it. Returns the number of the made ACK.
     pub fn handle_timeout(&mut self, srtt: Option<Duration>, now: Instant) -> Option<SeqNum> {
         let (ack, _) = self.held?;
         if now < self.poll_timeout(srtt)? {
@@ -420,8 +419,8 @@ impl WithheldSegment {
         Some(ack)
     }
 
-    /// A made ACK has this number: nothing below leaves any more, and nothing is held until the
-    /// flow is a bulk download again.
+    /// A made ACK has this number: no lower one leaves any more, and no segment is withheld until the flow is a bulk
+    /// download again.
     pub fn release(&mut self, ack: SeqNum, now: Instant) {
         self.released = Some(ack);
         self.is_bulk = false;
@@ -435,7 +434,7 @@ impl WithheldSegment {
         self.boundaries
     }
 
-    /// What decisions are made from; `upload_at`: when the MH last sent data.
+    /// The state of the FH's data. `upload_at`: when the MH last sent data.
     pub const fn download(&self, upload_at: Option<Instant>) -> Download {
         Download {
             segments: self.last_segments,
@@ -445,7 +444,7 @@ impl WithheldSegment {
         }
     }
 
-    /// Segments in the last round trip; 0: it was no whole one, or is long ago.
+    /// Segments in the last round trip; 0: that was no whole one, or is long ago.
     pub const fn segments(&self) -> u32 {
         self.last_segments
     }
@@ -460,7 +459,7 @@ impl WithheldSegment {
         self.is_bulk
     }
 
-    /// Whether something is held.
+    /// Whether a segment is withheld.
     pub const fn is_held(&self) -> bool {
         self.held.is_some()
     }

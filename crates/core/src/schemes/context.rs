@@ -14,10 +14,10 @@ use crate::settings::Settings;
 use crate::upload_losses::UploadLosses;
 use crate::{Actions, Payload};
 
-/// What a hook may look at, and where it puts what it wants done.
+/// What a hook may read, and where it puts its actions.
 pub(crate) struct Context<'a, P: Payload> {
     pub settings: &'a Settings,
-    /// Of the MH a scheme sees what the methods return.
+    /// Private: a scheme sees only what the methods return.
     mobile: &'a Mobile,
     /// The gateway is about to leave: nothing further may be acknowledged ahead of the MH.
     pub draining: bool,
@@ -51,7 +51,7 @@ impl<'a, P: Payload> Context<'a, P> {
         &self.mobile.rtt
     }
 
-    /// The same, of the MH's handshakes: the shortest of late.
+    /// The shortest recent round trip of the wireless half, measured by the MH's handshakes.
     pub(crate) fn handshake_rtt(&self) -> Option<Duration> {
         self.mobile.handshake_rtt()
     }
@@ -61,12 +61,13 @@ impl<'a, P: Payload> Context<'a, P> {
         self.mobile.in_flight
     }
 
-    /// What the MH lacks of that, as reports have shown of late.
+    /// What the MH lacks of that, as recent reports have shown.
     pub(crate) fn missing(&self) -> &'a Cell<RecentlyMissing> {
         &self.mobile.missing
     }
 
-    /// When the newest packet was sent that the MH has reported, and when it did last, all flows together.
+    /// When the newest packet was sent that the MH has reported, and when it last reported one. All flows
+    /// together.
     pub(crate) fn newest_arrival(&self) -> &'a Cell<Option<(Instant, Instant)>> {
         &self.mobile.newest_arrival
     }
@@ -81,12 +82,12 @@ impl<'a, P: Payload> Context<'a, P> {
         self.mobile.is_away()
     }
 
-    /// What losses of the MH's uploads have shown. `None`: they are not judged by that.
+    /// What losses of the MH's uploads have shown. `None`: they are not judged by this.
     pub(crate) fn upload_losses(&self) -> Option<&'a UploadLosses> {
         self.mobile.upload.as_ref()?.losses.as_deref()
     }
 
-    /// When the radio has lost something of the MH's last, as its flows have found.
+    /// When a flow of the MH last found a loss of the radio.
     pub(crate) fn radio_lost_at(&self) -> Option<Instant> {
         self.mobile.radio_lost_at
     }

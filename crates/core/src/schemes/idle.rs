@@ -21,7 +21,7 @@ pub(crate) enum IdleScheme {
 }
 
 impl<P: Payload> AnyScheme<P> {
-    /// The state of a flow that is idle. None: the scheme waits for something.
+    /// The state of a flow that is idle. `None`: the scheme waits for something.
     pub(crate) fn pack(&self, flow: &Flow<P>) -> Option<IdleScheme> {
         Some(match self {
             Self::Hold(_) => IdleScheme::Hold,

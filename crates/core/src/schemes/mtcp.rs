@@ -186,7 +186,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
         }
     }
 
-    /// Data of the FH that there was no room to cache.
+    /// Data of the FH that did not fit into the cache.
     fn on_data(
         &mut self,
         flow: &mut Flow<P>,

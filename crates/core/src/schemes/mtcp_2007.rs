@@ -9,13 +9,12 @@
 //! byte was all that was outstanding. On reconnection it gets the true window.
 //!
 //! Their feedback comes "in anticipation of disconnections": with a warning
-//! ([`LinkEvent::GoingDownSoon`](crate::LinkEvent)) the window closes then, and what is on
-//! its way to the MH is still acknowledged, to the last byte. It opens again if no outage
-//! follows.
+//! ([`LinkEvent::GoingDownSoon`](crate::LinkEvent)) the window closes. What is in flight to the MH
+//! then is still acknowledged, to the last byte. The window opens again if no outage follows.
 //!
-//! Where the paper is silent: an ACK of all that the FH has sent passes as it is, for no
-//! later one would acknowledge its last byte; a probe is answered; what the link lost is
-//! sent on from the cache, as with all schemes here. With a cache of 0 bytes nothing is.
+//! Where the paper is silent: an ACK of all that the FH has sent passes unchanged, because no later
+//! one would acknowledge its last byte. A probe is answered. What the link lost is retransmitted
+//! from the cache, as with all schemes here. With a cache of 0 bytes nothing is retransmitted.
 
 use holdfast_wire::{Instant, Segment, SeqNum};
 
@@ -25,12 +24,12 @@ use crate::cache::Insertion;
 use crate::flow::{AckOutcome, Flow};
 use crate::{Payload, Settings, Verdict};
 
-/// The SH of one flow: as that of M-TCP+, but for when it acknowledges what.
+/// The SH of one flow: that of M-TCP+, except for when it acknowledges what.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mtcp2007(MtcpPlus);
 
 impl Mtcp2007 {
-    /// The state of a flow that is idle. None: a timer runs.
+    /// The state of a flow that is idle. `None`: a timer runs.
     pub(super) fn pack(&self) -> Option<IdleMtcpPlus> {
         self.0.pack()
     }
@@ -68,7 +67,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp2007 {
     }
 
     fn on_queued(&mut self, flow: &mut Flow<P>, segment: &Segment, cx: &mut Context<'_, P>) {
-        // A probe has a byte; what was on its way when the window closed has more, and an
+        // A probe has one byte. A segment that was in flight when the window closed has more, and an
         // answer to that would be a duplicate ACK.
         if !flow.in_persist {
             self.0.on_queued(flow, segment, cx);
@@ -106,8 +105,8 @@ impl<P: Payload> FlowScheme<P> for Mtcp2007 {
         Verdict::ForwardWithAck { ack, window }
     }
 
-    /// The FH was sent one less than SND.UNA. Only the ACK of all its data is whole, and that number
-    /// counts anyway.
+    /// The FH was sent SND.UNA - 1, or SND.UNA when all its data was acknowledged. A RST with
+    /// SND.UNA is accepted anyway.
     fn acked_to_fh(&self, flow: &Flow<P>) -> SeqNum {
         flow.fh.una - 1
     }

@@ -33,8 +33,8 @@ use crate::flow::{AckOutcome, Flow, Stage};
 use crate::timers::earliest;
 use crate::{Action, Payload, Settings, Verdict};
 
-/// The ACK that opens the window is repeated so often at most until the FH sends
-/// something new: it may be lost, and a persist timer is long (RFC 9293, 3.8.6.1).
+/// The ACK that opens the window is repeated this many times at most, until the FH sends something
+/// new. The ACK may be lost, and a persist timer is long (RFC 9293, 3.8.6.1).
 const REOPEN_REPEATS: u32 = 6;
 /// The wait before its first repetition; it doubles.
 const REOPEN_INTERVAL: Duration = Duration::from_millis(100);
@@ -53,11 +53,11 @@ pub(crate) struct MtcpPlus {
     /// The next repetition of the ACK that opens the window.
     reopen_at: Option<Instant>,
     reopens: u32,
-    /// The timestamp that the FH was last given an echo of.
+    /// The timestamp that was last echoed to the FH.
     echo: Option<u32>,
 }
 
-/// What is left of that while a flow is idle: the timestamp that the FH was last given an echo of.
+/// What is left of that while a flow is idle: the timestamp that was last echoed to the FH.
 pub(crate) struct IdleMtcpPlus(Option<u32>);
 
 /// Whether ACKs can be made for the flow.
@@ -79,7 +79,7 @@ fn true_window<P: Payload>(flow: &Flow<P>) -> u16 {
 }
 
 impl MtcpPlus {
-    /// The state of a flow that is idle. None: a timer runs.
+    /// The state of a flow that is idle. `None`: a timer runs.
     pub(super) fn pack(&self) -> Option<IdleMtcpPlus> {
         let is_idle = self.acknowledge_at.is_none() && self.reopen_at.is_none();
         is_idle.then_some(IdleMtcpPlus(self.echo))
@@ -99,9 +99,9 @@ impl MtcpPlus {
         self.closed = self.reopen_at.take().is_some();
     }
 
-    /// Everything cached is acknowledged, but not before a segment could have reached the MH
-    /// and its ACK could return: BBR would take the short way to the gateway for the path's,
-    /// and its `cwnd` would be made for that.
+    /// Acknowledges everything cached, but no sooner than a segment could have reached the MH and
+    /// its ACK returned. Otherwise BBR would take the round trip to the gateway for the path's, and
+    /// set its `cwnd` for that.
     fn acknowledge_later<P: Payload>(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         if self.wait.is_zero() {
             let end = flow.cache.contiguous_end(acknowledged(flow));
@@ -125,8 +125,8 @@ impl MtcpPlus {
         } else {
             flow.cache.contiguous_end(from).min(limit).max(from)
         };
-        // RFC 7323, 4.3: the echo is of the segment at the left edge of what is
-        // acknowledged; of the last one echoed if that is nothing.
+        // RFC 7323, 4.3: the echo is of the segment at the left edge of what is acknowledged. If
+        // nothing new is acknowledged, the last echo is repeated.
         let echo = if to == from {
             None
         } else {
@@ -139,7 +139,7 @@ impl MtcpPlus {
         self.echo = Some(tsecr);
         self.closed = true;
         let owed = to.after(flow.fh.una).then_some(to);
-        // The record first: a crash between the two must not forget what is owed.
+        // The record comes first: a crash between the two must not lose the owed bytes.
         if owed != flow.owed {
             flow.owed = owed;
             cx.actions.push(Action::Record(flow.record()));
@@ -157,7 +157,7 @@ impl MtcpPlus {
         self.acknowledge(flow, again, cx);
     }
 
-    /// The timestamp that the FH was last given an echo of.
+    /// The timestamp that was last echoed to the FH.
     fn last_echo<P: Payload>(&self, flow: &Flow<P>) -> u32 {
         let by_mh = flow.mh.timestamps.map(|mh| mh.tsecr);
         self.echo.or(by_mh).unwrap_or_default()
@@ -221,11 +221,11 @@ impl<P: Payload> FlowScheme<P> for MtcpPlus {
         // not answered: no loop. A probe lies before what the FH has an ACK for.
         let behind = segment.seq.before(acknowledged(flow));
         if flow.in_persist && (behind || !segment.is_empty()) {
-            // No sooner acknowledged for that.
+            // A copy or a probe makes nothing acknowledged sooner.
             self.acknowledge_again(flow, cx);
         } else if flow.owed.is_some() && behind {
-            // The ACK that opens the window was lost, or is still under way. Nothing more
-            // is acknowledged ahead: the link is up.
+            // The ACK that opens the window was lost, or is still in flight. Nothing more is
+            // acknowledged ahead: the link is up.
             cx.actions.extend(self.open_window(flow));
         } else {
             return Verdict::Forward;
@@ -246,7 +246,7 @@ impl<P: Payload> FlowScheme<P> for MtcpPlus {
             self.echo = None;
             cx.actions.push(Action::Record(flow.record()));
         }
-        // An ACK that was under way when the link went would open the window again.
+        // An ACK that was in flight when the link went down would open the window again.
         if flow.in_persist && self.closed && segment.is_empty() {
             Verdict::Suppress
         } else {
@@ -267,7 +267,7 @@ impl<P: Payload> FlowScheme<P> for MtcpPlus {
             self.acknowledge_at = None;
             let limit = self.acknowledge_to;
             self.acknowledge(flow, limit, cx);
-            // What came since waits as long from now on.
+            // What arrived since then waits for the same time, from now on.
             if flow.cache.end().is_some_and(|end| end.after(limit)) {
                 self.acknowledge_later(flow, cx);
             }

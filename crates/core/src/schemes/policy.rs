@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the engine does because of the settings' scheme.
+//! What the engine does differently for each scheme.
 
 use super::mtcp::MtcpSetUp;
 use super::snoop::SnoopSet;
 use crate::settings::{Scheme, Settings};
 
-/// Whether outages are detected, and what they hold up is queued. Snoop as published knows of
-/// none: it forwards whatever comes.
+/// Whether outages are detected, and segments are queued in them. Snoop as published detects none: it
+/// forwards every segment.
 pub(crate) fn survives_outages(settings: &Settings) -> bool {
     settings.scheme != Scheme::Snoop || settings.snoop.set == SnoopSet::Today
 }
 
-/// Whether links are taken for ones of changing rate: silence, and the rate after an outage, are
-/// found by the newest ACKs.
+/// Whether the rate of links is expected to change. Then the newest ACKs show silence, and the rate
+/// after an outage.
 pub(crate) fn expects_changing_rates(settings: &Settings) -> bool {
     settings.scheme == Scheme::Auto
 }
@@ -30,14 +30,14 @@ pub(crate) fn sets_up_connections(settings: &Settings) -> bool {
     settings.scheme == Scheme::Mtcp && settings.mtcp.set_up == MtcpSetUp::Early
 }
 
-/// What the engine sends from the cache counts for the scheme as sent by the FH: it looks for
-/// losses among it.
+/// Whether what the engine sends from the cache counts as sent by the FH: the scheme looks for
+/// losses in it.
 pub(crate) fn notes_transmissions(settings: &Settings) -> bool {
     matches!(settings.scheme, Scheme::Snoop | Scheme::Auto)
 }
 
-/// Whether outages are detected by what the MH sends, and its senders are woken. The servers of a
-/// mobile's own downloads are woken by its own daemon.
+/// Whether outages are detected by what the MH sends, and the MH's senders are woken. At a mobile
+/// this is off: the mobile's daemon wakes the FHs of its downloads.
 pub(crate) fn serves_uploads(settings: &Settings) -> bool {
     matches!(settings.scheme, Scheme::Hold | Scheme::Auto) && !settings.takes_in_outages
 }

@@ -75,7 +75,7 @@ pub(crate) struct Snoop<P> {
     window: Option<u16>,
     /// Some ACK had SACK blocks.
     sack_seen: bool,
-    /// The MH's data on its way to the FH.
+    /// The MH's data in flight to the FH.
     pub uplink: Uplink<P>,
 }
 
@@ -100,7 +100,7 @@ impl<P> Default for Snoop<P> {
 }
 
 impl<P: Payload> Snoop<P> {
-    /// The flow learns what is kept of the MH's data, and which ACK the MH is shown.
+    /// Copies to the flow how much of the MH's data is cached, and which ACK the MH has got.
     fn note_uplink(&self, flow: &mut Flow<P>) {
         flow.cached_elsewhere.bytes = self.uplink.bytes();
         flow.cached_elsewhere.entries = self.uplink.entries();
@@ -116,14 +116,14 @@ impl<P: Payload> Snoop<P> {
         earliest([round_trip, persist, lost, probe, requested, late, uplink])
     }
 
-    /// Nothing is kept, withheld or waited for. What was measured comes anew from a few packets.
+    /// Nothing is cached, withheld or awaited. A few packets restore what was measured.
     pub(super) fn is_idle(&self) -> bool {
         let has_nothing = self.uplink.is_empty() && self.uplink.ack_shown().is_none();
         has_nothing && self.deadline().is_none()
     }
 
-    /// What is on its way is sent anew, or not known any more: nothing is hidden, waited for
-    /// or to be repaired.
+    /// What is in flight is sent anew from the cache, or no longer known. So no loss is hidden, and no
+    /// answer is awaited.
     fn forget_sent(&mut self) {
         self.dup_acks = DupAcks::default();
         self.reports = Reports::default();
@@ -170,7 +170,7 @@ impl<P: Payload> Snoop<P> {
         }
     }
 
-    /// What of a segment of the MH reaches the FH, where losses are hidden from it.
+    /// What reaches the FH of a segment of the MH, if losses are hidden from the FH.
     fn hide_losses(
         &mut self,
         flow: &mut Flow<P>,
@@ -184,11 +184,11 @@ impl<P: Payload> Snoop<P> {
         self.sample_queues(outcome, cx);
         self.fh_report.on_acked(flow.fh.una);
         self.radio.on_acked(flow.fh.una);
-        // A block that fits; others change nothing.
+        // Only valid blocks are in the scoreboard.
         self.sack_seen |= !flow.sacked.is_empty();
         // Data of the MH without a new ACK shows nothing about the FH's data.
         let is_answer = outcome.acked > 0 || outcome.arrived_bytes > 0 || segment.is_empty();
-        // An older ACK's window ends below its nominal edge.
+        // The window of an older ACK is out of date.
         let newest = segment.ack == flow.fh.una;
         let window = self.window;
         let same_window = window == Some(segment.window);
@@ -234,8 +234,8 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         *self = Self::default();
     }
 
-    /// Bytes that the cache takes of a segment: beyond the high-water mark only what comes out
-    /// of sequence, for the older packets matter more (section 4).
+    /// Bytes that the cache takes of a segment: beyond the high-water mark only what comes out of
+    /// sequence, because the older packets matter more (section 4).
     fn cache_room(&self, flow: &Flow<P>, segment: &Segment, settings: &Settings) -> usize {
         if segment.seq.before(flow.sent_nxt) {
             return usize::MAX;
@@ -246,7 +246,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
             .saturating_sub(flow.cache.bytes())
     }
 
-    /// `snoop_data()`: a segment of the FH is on its way to the MH.
+    /// `snoop_data()`: a segment of the FH is about to be forwarded to the MH.
     fn on_data(
         &mut self,
         flow: &mut Flow<P>,
@@ -262,7 +262,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
             if cached_before && seq == flow.fh.una {
                 self.dup_acks.on_first_repeated();
             }
-            // Not cached earlier: lost before it came here, or come late (section 3.1.1, 3).
+            // Not cached earlier: the wired half has lost or delayed it (section 3.1.1, 3).
             if today || !cached_before {
                 self.fixed_half.note_repeated(seq, end);
             }
@@ -316,7 +316,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         }
     }
 
-    /// `snoop_ack()`: a segment of the MH, its ACK taken in.
+    /// `snoop_ack()`: a segment of the MH, after the flow has followed its ACK.
     fn on_mh_segment(
         &mut self,
         flow: &mut Flow<P>,
@@ -334,7 +334,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         self.hide_losses(flow, segment, outcome, cx)
     }
 
-    /// Handles the timers that are due. While the MH is away nothing is repaired, and what is in flight
+    /// Handles the timers that are due. While the MH is away nothing is retransmitted; what is in flight
     /// then is retransmitted later. As published, Snoop has no such rule.
     fn on_timeout(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         if cx.is_away() {
@@ -379,8 +379,9 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         self.note_uplink(flow);
     }
 
-    /// The segment goes on; by `today` without what it reports of losses, for what is on its way
-    /// is sent anew. What is not cached the FH must retransmit: it receives the report.
+    /// The segment is forwarded. With `today` its report of losses is removed, because everything cached
+    /// is retransmitted. If the first lost byte is not cached, the FH must retransmit it and gets the
+    /// report.
     fn verdict_on_return(
         &self,
         flow: &Flow<P>,
@@ -411,7 +412,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         self.forget_sent();
     }
 
-    /// The MH's window is not known either.
+    /// Forgets the MH's window too.
     fn on_resynchronised(&mut self, _una: SeqNum) {
         self.forget_sent();
         (self.window, self.own_losses) = (None, OwnLosses::default());
@@ -427,13 +428,13 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
     }
 }
 
-/// The MH reports by SACK: both ends have permitted it, or it has been seen.
+/// The MH sends SACK: both ends have permitted it, or it was seen.
 fn speaks_sack<P: Payload>(snoop: &Snoop<P>, flow: &Flow<P>) -> bool {
     flow.fh.sack || snoop.sack_seen
 }
 
-/// An ACK with a block that cannot be is read as this one, without blocks. What fits of them has been
-/// noted: each alone is as good as an ACK.
+/// If a block of the ACK is impossible, returns the segment to read instead: without blocks. The valid
+/// blocks were noted before, because each alone is as good as an ACK.
 fn sanitised<P: Payload>(
     segment: &Segment,
     flow: &Flow<P>,
@@ -448,14 +449,14 @@ fn sanitised<P: Payload>(
     Some(read)
 }
 
-/// A block that reports what was never sent, or no range: an end of the connection ignores it
-/// (RFC 2018, 8). One before the ACK is a D-SACK (RFC 2883). `max`: SND.NXT of the receiver.
+/// True for a block that reports what was never sent, or is no range: hosts ignore it (RFC 2018, 8). A
+/// block before the ACK is a D-SACK (RFC 2883). `max`: SND.NXT of the receiver.
 fn has_bad_blocks(segment: &Segment, max: SeqNum) -> bool {
     let sack = segment.options.sack;
     !sack.is_empty() && !sack.all_within(max - WINDOW_MAX, max)
 }
 
-/// A segment with more than an ACK passes.
+/// A segment with more than an ACK always passes. Instead of suppression, its blocks are removed.
 fn passes(verdict: Verdict) -> Verdict {
     match verdict {
         Verdict::Suppress => Verdict::ForwardWithSack(SackBlocks::default()),
@@ -463,8 +464,7 @@ fn passes(verdict: Verdict) -> Verdict {
     }
 }
 
-/// A piece goes to the MH again: what is known to be lost, ahead of ordinary traffic; what
-/// asks for an answer, behind it.
+/// Retransmits a piece to the MH: a known loss ahead of ordinary traffic, a probe behind it.
 fn retransmit<P: Payload>(
     flow: &mut Flow<P>,
     piece: Resend<P>,

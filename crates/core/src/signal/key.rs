@@ -14,7 +14,7 @@ pub struct MobileKey {
     secret: [u8; 32],
 }
 
-/// A text that is not a key. The error has no position, so as not to show the secret.
+/// A text that is not a key. The error names no position, because that could show the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyFormatError;
 

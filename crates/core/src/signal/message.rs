@@ -14,8 +14,8 @@
 //! 44   addresses, each 4 or 6 and its bytes    44   end
 //! ```
 //!
-//! The reply is as long as the shortest request: a gateway never sends more bytes
-//! than it got.
+//! The reply is as long as the shortest request: a gateway never sends more bytes than it has
+//! received.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -72,10 +72,10 @@ impl SignalKind {
     }
 }
 
-/// What a mobile can do besides, as its `register` and `up` messages report.
+/// The abilities of a mobile, as its `register` and `up` messages report them.
 ///
-/// It has the bytes of `going-down-soon`'s lead time. A first byte of 0xa7 distinguishes it from what
-/// mobiles sent there before there were abilities: 0, or a lead time that has passed.
+/// They have the bytes of `going-down-soon`'s lead time. A first byte of 0xa7 distinguishes them from
+/// what mobiles without abilities send there: 0, or a lead time that has passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Abilities(u8);
 
@@ -84,19 +84,19 @@ impl Abilities {
     pub const NONE: Self = Self(0);
     /// It restores segments compressed by raw deflate.
     pub const DEFLATE: Self = Self(1);
-    /// It restores those compressed by zstd, and follows their flows for dictionaries
+    /// It restores segments compressed by zstd, and follows their flows for dictionaries
     /// (`crate::compression`).
     pub const ZSTD: Self = Self(2);
 
     const MARK: u8 = 0xa7;
 
-    /// Both sets.
+    /// The abilities of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// All of `other`'s are among these.
+    /// True if these abilities include all of `other`.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -137,7 +137,7 @@ pub(super) struct Request {
     pub(super) lead_ms: u16,
     /// The challenge that it answers.
     pub(super) challenge: Challenge,
-    /// Which run of the mobile's daemon it is from.
+    /// The run of the mobile's daemon that sent it.
     pub(super) incarnation: Incarnation,
     /// The link epoch: one more for each `Up`.
     pub(super) epoch: u64,
@@ -150,11 +150,11 @@ pub(super) struct Request {
 /// What a gateway answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyKind {
-    /// Send it again with this value.
+    /// A request for the message with this value.
     Challenge(Challenge),
-    /// Believed.
+    /// The message is believed.
     Ack,
-    /// Believed to be yours, and refused.
+    /// The message is believed and refused.
     Refusal(RefusalReason),
 }
 
@@ -259,7 +259,7 @@ impl Reply {
         bytes
     }
 
-    /// The message in `bytes`, all of them.
+    /// Parses a message, which must take all of `bytes`.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Rejection> {
         let fixed: &[u8; FIXED_BYTES] = bytes.try_into().map_err(|_| Rejection::BadLength)?;
         let kind = match (fixed[0], fixed[1]) {

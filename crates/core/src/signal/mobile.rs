@@ -45,7 +45,7 @@ impl Default for MobileTimers {
 pub enum MobileEvent {
     /// The gateway believes the newest message.
     Acknowledged,
-    /// The gateway wants it again with a fresh value; it is due now.
+    /// The gateway requests the message with a fresh value; it is due now.
     Challenged,
     /// The gateway refuses it; it is tried again at the next keepalive.
     Refused(RefusalReason),
@@ -77,7 +77,7 @@ pub struct GatewayChallenge(Challenge);
 /// How far the newest message has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// Unanswered: due (again) at this time, after that many datagrams.
+    /// Not answered yet: the next datagram is due at `due`, after `sent` datagrams.
     Unanswered { due: Instant, sent: u32 },
     /// Sent often enough; an answer is still welcome.
     GivenUp,
@@ -112,7 +112,7 @@ pub struct MobileSession {
     /// The newest message.
     kind: SignalKind,
     progress: Progress,
-    /// When it is sent next for no other reason.
+    /// When the message is repeated if nothing else happens.
     keepalive_at: Instant,
     counters: MobileCounters,
 }
@@ -349,8 +349,8 @@ impl MobileSession {
                 self.counters.challenged += 1;
                 self.challenge = challenge;
                 if reply.epoch >= self.epoch {
-                    // A message of an earlier run of this mobile: ours comes after. There is none
-                    // after the last, which only a peer with the key can name.
+                    // The epoch is of an earlier run of this mobile: ours must be higher. Only the
+                    // highest number stays, which only a peer with the key can send.
                     self.epoch = reply.epoch.saturating_add(1);
                 }
                 self.begin(self.kind, now);

@@ -103,7 +103,7 @@ pub enum PeersError {
     SameKeyId(String, String),
 }
 
-/// Who speaks now: the run of a mobile's daemon that answered a challenge.
+/// The session of a mobile: the run of its daemon that answered a challenge.
 #[derive(Clone, Debug)]
 struct Session {
     challenge: Challenge,
@@ -116,8 +116,8 @@ struct Session {
 #[derive(Clone, Debug)]
 struct Peer {
     config: PeerConfig,
-    /// The challenge for any sender, until it is answered: one a mobile,
-    /// whatever arrives from any address.
+    /// The challenge for any sender, until it is answered. There is one for each mobile, whatever
+    /// arrives from any address.
     pending: Option<Challenge>,
     session: Option<Session>,
     view: Option<PeerView>,
@@ -139,10 +139,10 @@ pub struct GatewayPeers {
     counters: PeerCounters,
 }
 
-/// A step of [`GatewayPeers::check`] that ends in no change.
+/// Why [`GatewayPeers::check`] does not accept a request.
 struct Refused {
     rejection: Rejection,
-    /// The reply to the mobile, if the sender may be it.
+    /// The reply to the sender, if that may be the mobile.
     reply: Option<ReplyKind>,
 }
 
@@ -301,7 +301,7 @@ impl GatewayPeers {
         Ok(())
     }
 
-    /// Applies a request that [`check`](Self::check) took.
+    /// Applies a request that [`check`](Self::check) has accepted.
     fn believe(
         &mut self,
         key: KeyId,
@@ -394,8 +394,8 @@ impl Peer {
         here.max(self.epoch_elsewhere)
     }
 
-    /// Whether nothing newer was believed. `Ok(true)`: by another run of the mobile's
-    /// daemon than before, or the first.
+    /// Checks that nothing newer was believed. `Ok(true)`: the request is from a new run of the
+    /// mobile's daemon, or from the first.
     fn check_freshness(&mut self, request: &Request, entropy: &Entropy) -> Result<bool, Refused> {
         let session = self.session.as_ref();
         let same_run = session.is_some_and(|session| session.incarnation == request.incarnation);
@@ -420,13 +420,13 @@ impl Peer {
         *self.pending.get_or_insert(entropy.challenge)
     }
 
-    /// Whether the link's state goes on, not back.
+    /// Checks that the link's epoch and state do not go back.
     fn check_epoch(&self, request: &Request, new_run: bool) -> Result<(), Refused> {
         let Some(view) = &self.view else {
             return Ok(());
         };
         if new_run && request.epoch <= view.epoch {
-            // It did not know our epoch when it was challenged: challenge it again.
+            // The mobile did not know our epoch when it was challenged: challenge it again.
             return Err(Refused {
                 rejection: Rejection::StaleEpoch,
                 reply: self.pending.map(ReplyKind::Challenge),
@@ -438,7 +438,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Whether the mobile knows of its registration at another gateway.
+    /// Checks that the mobile knows of its registration at another gateway.
     fn check_epoch_elsewhere(
         &mut self,
         request: &Request,

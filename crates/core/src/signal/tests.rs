@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Both halves against each other: each reason for a rejection by itself, then
-//! everything that a network, an eavesdropper and two restarting ends can do.
+//! Both halves against each other: first each reason for a rejection, then everything that a
+//! network, an eavesdropper and two restarting ends can do.
 
 mod bytes;
 mod handover;
@@ -16,7 +16,7 @@ use super::seal::{self, Recipient};
 use super::*;
 use crate::link_state::{LinkEvent, LinkState};
 
-/// Fresh bytes from a counter: as unlike each other as a test needs.
+/// Fresh bytes from a counter: as different as a test needs.
 #[derive(Default)]
 struct Fresh(u64);
 
@@ -35,7 +35,7 @@ impl Fresh {
     }
 }
 
-/// A mobile, a gateway, and no network between them but the test.
+/// A mobile and a gateway. The test is the network between them.
 struct Pair {
     gateway: GatewayPeers,
     mobile: MobileSession,
@@ -77,7 +77,7 @@ fn mobile(byte: u8, addresses: &[IpAddr], fresh: &mut Fresh, now: Instant) -> Mo
 }
 
 impl Pair {
-    /// Both ends new.
+    /// Both ends are new.
     fn new() -> Self {
         let mut fresh = Fresh::default();
         let now = Instant::from_millis(1);
@@ -90,7 +90,7 @@ impl Pair {
         }
     }
 
-    /// Both ends acquainted.
+    /// Both ends have a session.
     fn settled() -> Self {
         let mut pair = Self::new();
         pair.settle();
@@ -112,7 +112,7 @@ impl Pair {
             .handle_datagram(datagram, FROM, self.now, &entropy)
     }
 
-    /// Lets them talk until nothing is due; the notices of it.
+    /// Passes their datagrams until nothing is due. Returns the events that were noticed.
     fn settle(&mut self) -> Vec<LinkEvent> {
         let mut notices = Vec::new();
         while let Some(datagram) = self.transmit() {
@@ -140,7 +140,7 @@ impl Pair {
         handled
     }
 
-    /// The message of the mobile's next datagram, changed, sealed again.
+    /// The message of the mobile's next datagram, changed and sealed.
     fn tampered(&mut self, change: impl FnOnce(&mut Request)) -> Vec<u8> {
         let datagram = self.sent();
         let message = seal::open(&key(1), &datagram).expect("the mobile's own");
@@ -204,7 +204,7 @@ fn a_late_down_cannot_follow_an_up() {
     pair.mobile.link_up(pair.now);
     assert_eq!(pair.settle(), [LinkEvent::Up]);
     pair.expect_rejected(&late, Rejection::Replayed);
-    // Even with a counter of its own: the epoch forbids it.
+    // A counter of its own does not help: the epoch is too old.
     pair.mobile.link_down(pair.now);
     let forged = pair.tampered(|request| request.epoch = 1);
     pair.expect_rejected(&forged, Rejection::StaleEpoch);

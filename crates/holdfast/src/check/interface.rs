@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon's interface: its state, what it belongs to, and programs of others at it.
+//! The daemon's interface: its state, its bridge or bond, and programs of others at it.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::{Finding, tool_json};
 use crate::interface::own_name;
 use crate::runtime::DaemonKind;
 
-/// The daemons' programs at an interface, by as much of the name as the kernel stores.
+/// The names of the daemons' programs at an interface, as far as the kernel stores them.
 const OWN_PROGRAMS: [&str; 6] = [
     "wireless_egress",
     "wireless_ingres",
@@ -21,19 +21,19 @@ const OWN_PROGRAMS: [&str; 6] = [
     "mobile_ingress",
 ];
 
-/// Ports of a bridge that a finding names at most.
+/// The limit of a bridge's ports that a finding names.
 const PORTS_SHOWN_MAX: usize = 4;
 
-/// An interface that is looked at.
+/// The interface of a check.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
-    /// As the data path needs it.
+    /// The interface as the data path needs it.
     pub(crate) interface: Interface,
-    /// As the kernel describes it.
+    /// The interface as the kernel describes it.
     pub(crate) link: LinkInfo,
     /// The bridge, bond or VRF that it is a port of.
     pub(crate) master: Option<LinkInfo>,
-    /// The names of its own ports, if it is a bridge.
+    /// The names of the interface's own ports, if it is a bridge.
     ports: Vec<String>,
 }
 
@@ -67,7 +67,7 @@ fn is_bridge(link: &LinkInfo) -> bool {
     link.kind == "bridge"
 }
 
-/// Looks at the interface of a daemon; `is_running`: such a daemon runs on it.
+/// Checks the interface of a daemon; `is_running`: such a daemon runs on it.
 pub(crate) fn check(subject: &Subject, daemon: DaemonKind, is_running: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(check_name(&subject.interface.name));
@@ -86,7 +86,7 @@ pub(crate) fn check(subject: &Subject, daemon: DaemonKind, is_running: bool) -> 
     findings
 }
 
-/// The kernel's reports have an interface's own name: a daemon with another one would receive none.
+/// The kernel's reports have an interface's own name: a daemon with an alternative name would receive none.
 pub(crate) fn check_name(name: &str) -> Option<Finding> {
     own_name(name).map(|own| {
         Finding::problem(
@@ -112,8 +112,8 @@ fn check_state(link: &LinkInfo) -> Option<Finding> {
     })
 }
 
-/// What the interface is a port of. At a bridge's port both hooks see each frame before the bridge
-/// receives it and after the bridge has sent it, whether it is routed or switched.
+/// Checks the bridge, bond or VRF that has the interface as a port. At a bridge's port both hooks see each
+/// frame, before the bridge receives it or after the bridge has sent it, whether routed or switched.
 fn check_master(subject: &Subject, daemon: DaemonKind) -> Option<Finding> {
     let master = subject.master.as_ref()?;
     let (name, flag) = (&subject.interface.name, flag(daemon));
@@ -137,7 +137,7 @@ fn check_master(subject: &Subject, daemon: DaemonKind) -> Option<Finding> {
     }
 }
 
-/// An interface that has ports: what they exchange, and their carriers, are not seen at it.
+/// Checks an interface that has ports: packets between its ports, and their carriers, are not seen at it.
 fn check_ports(subject: &Subject, daemon: DaemonKind) -> Option<Finding> {
     let wants_ports = daemon == DaemonKind::Gateway && is_bridge(&subject.link);
     let name = &subject.interface.name;
@@ -163,7 +163,7 @@ const fn flag(daemon: DaemonKind) -> &'static str {
     }
 }
 
-/// TCX programs of others, in the order in which all of them run.
+/// Judges the TCX programs of others. `programs` has all programs in the order in which they run.
 fn judge_programs(name: &str, side: &str, programs: &[String]) -> Option<Finding> {
     let is_own = |program: &String| OWN_PROGRAMS.contains(&program.as_str());
     let first_own = programs.iter().position(is_own);

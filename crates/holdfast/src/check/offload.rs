@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What takes flows past the daemon, or changes segments before it sees them: flowtables, and
+//! Functions by which flows bypass the daemon, or segments are changed before it: flowtables, and
 //! functions of the hardware.
 
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::interface::Subject;
 use super::{Finding, tool_json};
 
-/// Looks at flowtables and at the hardware's functions.
+/// Checks flowtables and the hardware's functions.
 pub(crate) fn check(subject: &Subject) -> Vec<Finding> {
     let name = &subject.interface.name;
     let mut findings = match tool_json("nft", &["-j", "list", "ruleset"]) {
@@ -44,7 +44,7 @@ pub(crate) fn check(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// Flowtables of the ruleset that have the interface among their devices.
+/// Judges the flowtables that have the interface among their devices.
 fn judge_flowtables(ruleset: &Value, wireless: &str) -> Vec<Finding> {
     let objects = ruleset.get("nftables").and_then(Value::as_array);
     let tables = objects
@@ -96,8 +96,8 @@ fn judge_flowtables(ruleset: &Value, wireless: &str) -> Vec<Finding> {
     findings
 }
 
-/// The output of `ethtool -k`. Super-segments that hardware makes by GRO's rules stay whole in the
-/// data path; LRO's lose the segment boundaries.
+/// Judges the output of `ethtool -k`. Super-segments of hardware GRO stay whole in the data path. LRO
+/// loses the segment boundaries.
 fn judge_features(features: &str, name: &str) -> Vec<Finding> {
     let is_on = |feature: &str| {
         let state = features

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether the mobiles' signals reach the gateway.
 //!
-//! A datagram as a mobile would send it arrives at the wireless interface. The firewall, whatever its
-//! rules and tools, passes it to the gateway's port, or not.
+//! The check lets a datagram like that of a mobile arrive at the wireless interface. The firewall, whatever
+//! its rules and tools, passes it to the gateway's port, or drops it.
 
 use std::fs;
 use std::io;
@@ -20,12 +20,12 @@ use super::interface::Subject;
 use crate::control::{ControlReply, ControlRequest, ask};
 use crate::runtime::random_bytes;
 
-/// The kernel hands the datagram over at once, if at all; this is for a loaded machine.
+/// The kernel delivers the datagram at once, if at all; the time is for a loaded machine.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(1);
-/// The kernel's counter of packets from an address whose route is another one.
+/// The kernel's counter of packets whose source has its route over another interface.
 const REVERSE_PATH: &str = "IPReversePathFilter";
 
-/// Has a datagram of one of the mobiles arrive at the interface; `listen` is the gateway's port.
+/// Lets a datagram of one of the mobiles arrive at the interface; `listen` is the gateway's port.
 pub(crate) fn check(
     subject: &Subject,
     listen: SocketAddr,
@@ -81,14 +81,14 @@ pub(crate) fn check(
     })
 }
 
-/// What became of the datagram from this address.
+/// What happened to the datagram from this address.
 enum Arrival {
     Arrived(IpAddr),
     OtherRoute(IpAddr),
     Dropped(IpAddr),
 }
 
-/// Errors: the gateway could not listen there. None: no pair of addresses to try.
+/// Errors: the gateway could not listen at `listen`. None: there is no pair of addresses to try.
 fn arrive(
     subject: &Subject,
     listen: SocketAddr,
@@ -112,7 +112,7 @@ fn arrive(
         pair,
         DataPath::attach(&subject.interface.name, AttachMode::Auto),
     ) else {
-        // What is wrong with the data path is a finding of its own.
+        // A problem of the data path is a finding of its own.
         return Ok(None);
     };
     let mac = subject.routed().address.clone();
@@ -133,7 +133,7 @@ fn arrive(
     }))
 }
 
-/// Whether a datagram with this content comes; those of mobiles are left out.
+/// Whether a datagram with this content arrives; signals of mobiles are ignored.
 fn receives(socket: &UdpSocket, token: &[u8]) -> io::Result<bool> {
     let deadline = Instant::now() + ARRIVES_WITHIN;
     let mut datagram = [0; 64];
@@ -151,7 +151,7 @@ fn receives(socket: &UdpSocket, token: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// A counter of `/proc/net/netstat`: lines of names, each followed by one of values.
+/// A counter of `/proc/net/netstat`. There each line of names is followed by a line of values.
 fn counter(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/thread-self/net/netstat").unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
@@ -163,7 +163,7 @@ fn counter(name: &str) -> u64 {
     value.sum()
 }
 
-/// The same while a gateway runs, which has the port: whether it has received a signal.
+/// The check while a gateway runs and has the port: whether it has received a signal.
 pub(crate) fn check_running(socket: &Path, mobiles: &[PeerConfig]) -> Option<Finding> {
     if mobiles.is_empty() {
         return None;

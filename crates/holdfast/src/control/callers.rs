@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The callers of a control socket, served at the same time and within limits.
 //!
-//! A caller is read in a task of its own. When all slots are taken and a further caller
-//! comes, the one that has been silent for the longest leaves: callers without a request hinder
-//! no other. The daemon answers requests in the order in which they arrive.
+//! Each caller is read in a task of its own. When all slots are taken and a further caller comes, the
+//! longest-silent caller is dropped. So callers without a request hinder no other. The daemon answers
+//! requests in the order in which they arrive.
 
 use std::collections::VecDeque;
 use std::os::unix::net::UnixListener;
@@ -22,14 +22,14 @@ const REQUEST_BYTES_MAX: usize = 4096;
 /// The limit of callers without a request yet, and of callers that are answered.
 const CALLERS_MAX: usize = 16;
 
-/// How long a caller may take to ask, and to read the answer. Longer than a test waits: an answer that
-/// comes after it is no answer there.
+/// The longest time for a caller's request, and for reading the answer. In tests it is longer than any
+/// test waits, so that a busy machine ends no call.
 pub(crate) const CALLER_WAIT: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 5 });
 
-/// The same for a caller beside too many others: what fits into the socket's buffer gets there.
-pub(crate) const IMPATIENT_WAIT: Duration = Duration::from_millis(200);
+/// The same if there are too many callers: a reply that fits into the socket's buffer is still sent.
+pub(crate) const CROWDED_WAIT: Duration = Duration::from_millis(200);
 
-/// After a caller could not be taken (no more descriptors): it stays the next one.
+/// The wait after a caller could not be accepted (no free descriptor). The caller stays the next one.
 const TAKE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// A caller and its request.
@@ -57,18 +57,18 @@ impl Call {
 #[derive(Debug)]
 pub(crate) struct Callers {
     listener: tokio::net::UnixListener,
-    /// When the next one is taken, after one could not be.
+    /// When the next caller is accepted, after an attempt has failed.
     again_at: Option<tokio::time::Instant>,
-    /// Those without a request yet.
+    /// Callers without a request yet.
     reading: JoinSet<Option<Call>>,
-    /// The same, the oldest first, and some with a request by now.
+    /// The same callers, the oldest first. Some may have a request by now.
     oldest: VecDeque<AbortHandle>,
-    /// Those that are answered.
+    /// Callers that are answered.
     answering: JoinSet<()>,
 }
 
 impl Callers {
-    /// Those of a listener that does not block; within a tokio runtime.
+    /// The callers of a listener that does not block; needs a tokio runtime.
     pub(crate) fn of(listener: UnixListener) -> std::io::Result<Self> {
         Ok(Self {
             listener: tokio::net::UnixListener::from_std(listener)?,
@@ -94,7 +94,7 @@ impl Callers {
         }
     }
 
-    /// Reads a caller's request. The oldest of too many leaves.
+    /// Reads a caller's request. If there are too many callers, the oldest is dropped.
     fn read(&mut self, stream: UnixStream) {
         self.oldest.retain(|caller| !caller.is_finished());
         if self.oldest.len() >= CALLERS_MAX
@@ -108,7 +108,7 @@ impl Callers {
 
     /// Answers a caller while the daemon goes on.
     pub(crate) fn answer(&mut self, call: Call, reply: ControlReply) {
-        // The answers to callers that do not read are given up when there are too many of them.
+        // A reply is given up if too many callers do not read theirs.
         while self.answering.try_join_next().is_some() {}
         if self.answering.len() < CALLERS_MAX {
             self.answering
@@ -139,12 +139,12 @@ async fn take(
     }
 }
 
-/// Reads a caller's request; one that is not understood is answered here.
+/// Reads a caller's request. A request that is not understood is answered here.
 async fn ask(mut stream: UnixStream) -> Option<Call> {
     match request(&mut stream).await {
         Ok(request) => Some(Call { request, stream }),
         Err(reply) => {
-            // Within the caller's slot, and for no longer than that.
+            // The caller has its slot until then, but no longer.
             let line = reply_line(&reply);
             let _ = timeout(CALLER_WAIT, stream.write_all(line.as_bytes())).await;
             None

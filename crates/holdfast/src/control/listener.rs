@@ -37,10 +37,10 @@ pub(crate) struct ControlListener {
 }
 
 impl ControlListener {
-    /// Listens at `path`, which the flag or key `named_by` has named, also if a daemon died there.
+    /// Listens at `path`, which comes from the flag or key `named_by`. A dead daemon's socket is replaced.
     ///
-    /// Errors: one line that names the path and the remedy: a daemon serves there, or there is
-    /// something that is no socket. Both stay as they are.
+    /// Errors: one line that names the path and the remedy. A daemon serves there, or the file is no
+    /// socket; neither is changed.
     pub(crate) fn bind(path: &Path, named_by: &str) -> anyhow::Result<Self> {
         let shown = path.display();
         let other = format!("name another path with {named_by}");
@@ -55,7 +55,7 @@ impl ControlListener {
         })
     }
 
-    /// The listening socket once more, for the task that waits for callers.
+    /// A copy of the listening socket, for the task that waits for callers.
     pub(crate) fn try_clone(&self) -> io::Result<UnixListener> {
         self.listener.try_clone()
     }
@@ -63,7 +63,7 @@ impl ControlListener {
 
 impl Drop for ControlListener {
     fn drop(&mut self) {
-        // Another file may have replaced it.
+        // The file may have been replaced by another one.
         let made = (self.made.dev(), self.made.ino());
         let is_ours = |found: Metadata| (found.dev(), found.ino()) == made;
         if self.path.symlink_metadata().is_ok_and(is_ours) {
@@ -87,7 +87,7 @@ fn remove_abandoned(path: &Path, other: &str) -> anyhow::Result<()> {
         Err(Errno::CONNREFUSED) => {
             std::fs::remove_file(path).with_context(|| format!("{shown}: cannot be replaced"))
         }
-        // It went at this moment.
+        // It was removed at this moment.
         Err(Errno::NOENT) => Ok(()),
         // AGAIN: the queue of callers is full, and the kernel takes no more.
         Ok(()) | Err(Errno::AGAIN) => {
@@ -105,11 +105,11 @@ fn try_to_call(path: &Path) -> Result<(), Errno> {
 
 fn listen_at(path: &Path) -> io::Result<(UnixListener, Metadata)> {
     let socket = unix_socket()?;
-    // The file gets the socket's mode, less the umask: at no moment may others connect.
+    // The file gets the socket's mode, less the umask: others can never connect.
     fchmod(&socket, Mode::from_raw_mode(MODE))?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     let made = path.symlink_metadata()?;
-    // What the umask took.
+    // Restores the bits that the umask has removed.
     std::fs::set_permissions(path, Permissions::from_mode(MODE))?;
     listen(&socket, BACKLOG)?;
     Ok((socket.into(), made))

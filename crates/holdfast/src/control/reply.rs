@@ -27,7 +27,7 @@ pub(crate) struct StatusReply {
     pub(crate) data_path: String,
     /// Whether packets reach the daemon now.
     pub(crate) attached: bool,
-    /// If not at each interface: what the daemon does at them, as the service manager shows it.
+    /// If an interface is not attached: what the daemon does at each, as the service manager shows it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) serving: Vec<String>,
     /// Whether a successor will find what this gateway knows of the flows.
@@ -42,7 +42,7 @@ pub(crate) struct StatusReply {
     pub(crate) link_bytes: Option<LinkBytes>,
     /// Mobiles with a key or with flows, by address.
     pub(crate) mobiles: Vec<MobileStatus>,
-    /// Mobiles with flows, those not described among them.
+    /// Mobiles with flows, including those that are not described.
     #[serde(default)]
     pub(crate) mobiles_total: u64,
     /// The outages that were noticed.
@@ -53,7 +53,7 @@ pub(crate) struct StatusReply {
     pub(crate) handoff: Option<HandoffStatus>,
     /// Everything that is counted, by name.
     pub(crate) counters: BTreeMap<String, u64>,
-    /// The flows asked for, those with most cached bytes first.
+    /// The requested flows, most cached bytes first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) flow_list: Vec<FlowStatus>,
 }
@@ -86,7 +86,7 @@ impl StatusReply {
                     known.flows += mobile.flows;
                     known.cached_bytes += mobile.cached_bytes;
                 }
-                // A report reaches the workers of all interfaces: the mobile is where it has flows.
+                // A link report reaches the workers of all interfaces: the mobile is where it has flows.
                 Some(known) if known.flows >= mobile.flows => {}
                 Some(known) => *known = mobile,
                 None => self.mobiles.push(mobile),
@@ -98,7 +98,7 @@ impl StatusReply {
     }
 }
 
-/// A gateway of an earlier version had a state file, or did not run.
+/// The default: a gateway of an earlier version had a state file, or did not run.
 const fn yes() -> bool {
     true
 }
@@ -144,7 +144,7 @@ pub(crate) struct MobileStatus {
     /// The wireless interface, where the gateway has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) interface: Option<String>,
-    /// What is believed of its link.
+    /// The state of its link.
     pub(crate) link: LinkState,
     /// What reported it.
     pub(crate) source: LinkSource,
@@ -175,7 +175,7 @@ pub(crate) struct OutagesStatus {
     pub(crate) only_observed: bool,
     /// Outages that have ended.
     pub(crate) count: u64,
-    /// Their length together, in seconds.
+    /// The sum of their lengths, in seconds.
     pub(crate) down_s: f64,
     /// The stalls saved, by the estimate of docs/metrics.md, in seconds.
     pub(crate) stall_saved_s: f64,
@@ -183,7 +183,7 @@ pub(crate) struct OutagesStatus {
     pub(crate) lengths: Vec<BucketStatus>,
     /// Outages by the stall saved, for each bound.
     pub(crate) stalls: Vec<BucketStatus>,
-    /// Those asked for, the newest first.
+    /// The requested outages, the newest first.
     pub(crate) newest: Vec<OutageStatus>,
 }
 
@@ -192,7 +192,7 @@ pub(crate) struct OutagesStatus {
 pub(crate) struct BucketStatus {
     /// The bound, in seconds.
     pub(crate) up_to_s: f64,
-    /// How many outages were at most as long.
+    /// Outages of at most this length.
     pub(crate) outages: u64,
 }
 
@@ -261,7 +261,7 @@ pub(crate) struct MobileSessionStatus {
     pub(crate) link: LinkState,
     /// The link epoch.
     pub(crate) epoch: u64,
-    /// Whether the gateway has acknowledged that.
+    /// Whether the gateway has acknowledged this state.
     pub(crate) acknowledged: bool,
     /// Why the gateway refused it, if it did.
     pub(crate) refused: Option<String>,

@@ -17,12 +17,12 @@ use crate::check::{Finding, check_data_path, interface, offload, signals};
 use crate::runtime::{DaemonKind, InterfaceLock, RUNTIME_DIRECTORY};
 use crate::settings::{GatewaySettings, SchemeName};
 
-/// Looks at everything.
+/// Runs all checks.
 pub(crate) fn run(settings: &GatewaySettings) -> Vec<Finding> {
     let mut findings = Vec::new();
     for wireless in &settings.wireless {
         for finding in run_at(wireless, settings) {
-            // Some are about the router as a whole.
+            // Findings about the whole router come from each interface.
             if !findings.contains(&finding) {
                 findings.push(finding);
             }
@@ -61,7 +61,7 @@ fn run_at(wireless: &str, settings: &GatewaySettings) -> Vec<Finding> {
         let state_file = settings.state_file(wireless);
         findings.extend(check_state_file(&state_file, settings.core.flows_max));
     }
-    // Without TCX the programs of the running daemon would be replaced, and then removed.
+    // Without TCX the check would replace the running daemon's programs, and then remove its own.
     if !is_running {
         findings.push(check_data_path(wireless, attach(wireless, settings)));
     }
@@ -120,7 +120,7 @@ fn check_memory(cache_bytes_max: usize) -> Option<Finding> {
     })
 }
 
-/// Whether the state file can be there, and what it takes.
+/// Whether the state file can be created, and has the space that it needs.
 fn check_state_file(path: &Path, flows_max: usize) -> Option<Finding> {
     let directory = path.parent()?;
     let shown = directory.display();
@@ -138,7 +138,7 @@ fn check_state_file(path: &Path, flows_max: usize) -> Option<Finding> {
         });
     }
     let needed = (HEADER_BYTES + flows_max * FLOW_RECORD_LEN) as u64;
-    // One that is there has its space.
+    // An existing file has its blocks already.
     let has = path.metadata().map_or(0, |found| found.blocks() * 512);
     let free = rustix::fs::statvfs(directory).ok()?;
     let free = free.f_bavail * free.f_frsize;
@@ -154,7 +154,7 @@ fn check_state_file(path: &Path, flows_max: usize) -> Option<Finding> {
     })
 }
 
-/// Whether the programs detach by themselves when the daemon dies.
+/// Attaches for a moment. True if the programs detach by themselves when the daemon dies.
 fn attach(wireless: &str, settings: &GatewaySettings) -> io::Result<bool> {
     let mut detaches = true;
     if has_engine(settings) {

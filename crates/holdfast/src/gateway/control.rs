@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The control thread: everything that is not a packet.
 //!
-//! The Unix socket of `holdfast status`, the mobiles' signals, the wireless interface's
-//! own state, and the signals of the operating system. All that it learns it hands to
+//! It serves the Unix socket of `holdfast status`, the mobiles' signals, the state of the wireless
+//! interface, and the signals of the operating system. It sends what it learns to
 //! the packet worker as [`Command`]s.
 
 use std::cell::{Cell, RefCell};
@@ -32,8 +32,7 @@ use super::worker_status::WorkerEnd;
 use crate::broker;
 use crate::command::Command;
 use crate::control::{
-    CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, UNKNOWN_STATE,
-    refusal,
+    CALLER_WAIT, CROWDED_WAIT, Call, Callers, ControlReply, ControlRequest, UNKNOWN_STATE, refusal,
 };
 use crate::outages::{EndedOutage, OutageList};
 use crate::service;
@@ -41,7 +40,7 @@ use crate::settings::{GatewayArgs, SchemeName};
 
 mod status;
 
-/// Callers of the control socket that the worker is asked for at the same time.
+/// The limit of callers that wait for a worker's status at the same time, and of callers that read slowly.
 const CALLERS_MAX: usize = 16;
 
 /// What is opened before the daemon reports that it is ready.
@@ -67,9 +66,9 @@ pub(super) struct Control {
     started: std::time::Instant,
     callers: Semaphore,
     slow_readers: Semaphore,
-    /// The daemon stops: its devices will be removed.
+    /// The daemon stops: the removal of its devices is no error.
     leaving: Cell<bool>,
-    /// What is run when a mobile has come.
+    /// Runs the operator's program when a mobile has come.
     took_over: Rc<TookOver>,
     outages: RefCell<OutageList>,
     /// Why the newest reload failed, if it did.
@@ -160,7 +159,7 @@ impl Control {
                         }
                     }
                     ready.clear_ready();
-                    // What still waited is older than the loss.
+                    // The reports that were still queued are older than the loss.
                     if has_missed {
                         control.look_for_removed()?;
                     }
@@ -175,7 +174,7 @@ impl Control {
                 _ = hangup.recv() => control.reload(&mut signals),
             }
         }
-        // Each has reported its end.
+        // All workers have reported their ends.
         for link in control.links.borrow_mut().iter_mut() {
             link.workers.release();
         }
@@ -188,7 +187,7 @@ impl Control {
         broker::check()
     }
 
-    /// Waits for the ends of workers that were started of late.
+    /// Adds the ends of newly started workers to those that are awaited.
     fn collect_ends(&self, ends: &mut JoinSet<WorkerEnd>) {
         let mut links = self.links.borrow_mut();
         let workers = links.iter_mut().map(|link| link.workers.running_mut());
@@ -199,7 +198,7 @@ impl Control {
         }
     }
 
-    /// Hands a command to all workers; false if one hangs.
+    /// Sends a command to all workers; false if one hangs.
     pub(super) fn send(&self, command: &Command) -> bool {
         let mut all = true;
         for link in self.links.borrow().iter() {
@@ -227,7 +226,7 @@ impl Control {
         parts.join("; ")
     }
 
-    /// Reports to the service manager that the daemon works, if it does.
+    /// Checks broker, interfaces and workers, and sends the service manager a sign of life.
     fn look(&self) -> anyhow::Result<()> {
         if broker::is_lost() && !self.leaving.get() {
             tracing::error!("{}", holdfast_net::privileges::LOST);
@@ -239,7 +238,7 @@ impl Control {
             are_alive &= link.workers.are_alive();
         }
         if are_alive {
-            // A try to attach may have succeeded.
+            // The status may be new: an attempt to attach may have succeeded.
             service::alive(&self.service_status());
         } else {
             tracing::error!(
@@ -265,7 +264,7 @@ impl Control {
         Ok(())
     }
 
-    /// The kernel has dropped reports about interfaces. What it dumps then has no interface that was removed.
+    /// The kernel has dropped reports about interfaces. Its next dump lists no removed interface.
     fn look_for_removed(&self) -> anyhow::Result<()> {
         let links = self.links.borrow();
         let removed: Vec<_> = links
@@ -278,15 +277,15 @@ impl Control {
             .try_for_each(|state| self.handle_interface(state))
     }
 
-    /// A report of the kernel about an interface.
+    /// Handles a report of the kernel about an interface.
     fn handle_interface(&self, state: &InterfaceState) -> anyhow::Result<()> {
         let name = &state.name;
         let mut links = self.links.borrow_mut();
         let is_ours = links.iter().any(|link| link.owns_device(state.ifindex));
         let is_gone = is_ours && (!state.up || state.removed);
-        // The report may be from before it came up.
+        // The report may be older than the device's start.
         if is_gone && !self.leaving.get() && !has_carrier(name).unwrap_or(false) {
-            // What is redirected to it would be dropped; without us all is passed on.
+            // The kernel drops packets that are redirected to a device that is down. Without the daemon they pass.
             bail!("device {name} was taken down from outside; start the gateway again");
         }
         let mut has_changed = false;
@@ -302,7 +301,7 @@ impl Control {
         Ok(())
     }
 
-    /// Takes a mobile's datagram; returns the reply.
+    /// Handles a mobile's datagram; returns the reply.
     fn handle_datagram(&self, datagram: &[u8], from: SocketAddr) -> Option<Vec<u8>> {
         let mut entropy = Entropy {
             nonce: [0; _],
@@ -322,8 +321,8 @@ impl Control {
         if let Outcome::Rejected(rejection) = handled.outcome {
             tracing::debug!(%from, ?rejection, "signal");
         }
-        // Before the notice: a new run of the daemon has no dictionary, and what an outage has
-        // lost is sent as soon as link up is reported.
+        // Sent before the notice: a new run of the mobile's daemon has no dictionary, and lost segments
+        // are retransmitted as soon as link up is reported.
         let compresses = self.settings.borrow().core.compression.is_some();
         if let Some(abilities) = handled.abilities.filter(|_| compresses) {
             self.send(&Command::Abilities(abilities));
@@ -366,11 +365,11 @@ impl Control {
         }
     }
 
-    /// Notes an outage that a worker has seen the end of.
+    /// Adds an outage that a worker has reported as ended.
     fn on_outage(&self, mut outage: EndedOutage) {
         let mut name = None;
         if let Some(address) = outage.mobile {
-            // A mobile with several addresses has one outage.
+            // An outage of a mobile with several addresses is listed once.
             outage.mobile = self.all_addresses(address).into_iter().min();
             let peers = self.peers.borrow();
             let key = peers.owner(address);
@@ -383,7 +382,7 @@ impl Control {
         self.outages.borrow_mut().add(outage, name, now);
     }
 
-    /// Waits until something is to be done for outages, and does it.
+    /// Waits until the outage list has something due, and does it.
     async fn outages_are_due(&self) {
         let due = self.outages.borrow().next_timeout();
         tokio::time::sleep(due.saturating_since(now())).await;
@@ -396,12 +395,12 @@ impl Control {
             Ok(_permit) => self.reply(&call.request).await,
             Err(_) => refusal("too many callers at the same time; ask again"),
         };
-        // A reply without a reader takes memory: only some callers get the time to be slow.
+        // A reply without a reader takes memory: only this many callers may read slowly.
         let permit = self.slow_readers.try_acquire();
         let wait = if permit.is_ok() {
             CALLER_WAIT
         } else {
-            IMPATIENT_WAIT
+            CROWDED_WAIT
         };
         call.answer(&reply, wait).await;
         drop(permit);
@@ -439,7 +438,7 @@ impl Control {
         }
     }
 
-    /// All addresses of the mobile that has registered this one, or this one alone.
+    /// All addresses of the mobile that has registered `address`; otherwise only `address`.
     fn all_addresses(&self, address: std::net::IpAddr) -> Vec<std::net::IpAddr> {
         let peers = self.peers.borrow();
         peers
@@ -449,7 +448,7 @@ impl Control {
     }
 }
 
-/// The next datagram; never, without a socket.
+/// The next datagram. Without a socket it waits for ever.
 async fn receive(
     socket: Option<&UdpSocket>,
     buffer: &mut [u8],

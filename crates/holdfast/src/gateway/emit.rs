@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames of our own: pieces of the cache, and made ACKs.
+//! Frames that the worker builds: pieces of the cache, and made ACKs.
 
 use std::io::{self, IoSlice};
 
@@ -16,15 +16,15 @@ const TCP_CHECKSUM_OFFSET: u16 = 16;
 /// The largest IP packet, super-segments included.
 const IP_PACKET_BYTES_MAX: u32 = 65_535;
 
-/// What frames of our own keep to.
+/// The limits and marks of the frames that the worker builds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// The largest IP packet that the wireless interface takes, bytes.
     pub(super) wireless_mtu: u32,
-    /// The same of the wired one, where it was named. Otherwise an uplink piece is cut as
+    /// The same of the wired interface, if the settings name it. Otherwise an uplink piece is cut as
     /// its sender cut it.
     pub(super) wired_mtu: Option<u32>,
-    /// The DSCP of what goes ahead of ordinary traffic, 0 to 63; none: its sender's.
+    /// The DSCP of packets that overtake ordinary traffic, 0 to 63. None: the sender's DSCP.
     pub(super) resend_dscp: Option<u8>,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn resend(
     Ok(())
 }
 
-/// The MH's next hop may have another address of the link layer than when the header was copied.
+/// Updates the link-layer addresses: the MH's next hop may have changed since the header was copied.
 fn readdress(header: &mut Header, direction: Direction, engine: &Gateway<Packet>) {
     if direction == Direction::Downlink
         && let Some(addresses) = engine.link_addresses(header.destination())
@@ -109,7 +109,7 @@ pub(super) fn send_made(
     )
 }
 
-/// Sends a report to the sender at the MH.
+/// Sends an ICMP unreachable message to the sender at the MH.
 pub(super) fn send_unreachable(
     path: &DataPath,
     report: &Unreachable<Header>,
@@ -141,7 +141,7 @@ fn made_header(made: &Made<Header>) -> Option<Header> {
     })
 }
 
-/// Sends an earlier packet again: as it came but for the addresses of the link layer, or behind other headers.
+/// Repeats an earlier packet with the newest link-layer addresses, and with other headers if it has them.
 ///
 /// Errors: that of the device.
 pub(super) fn repeat(path: &DataPath, packet: &Packet, engine: &Gateway<Packet>) -> io::Result<()> {
@@ -150,18 +150,20 @@ pub(super) fn repeat(path: &DataPath, packet: &Packet, engine: &Gateway<Packet>)
         return path.forward(direction, frame);
     };
     readdress(&mut header, direction, engine);
-    let is_alone = packet.other_header().is_some_and(|other| other.is_alone);
+    let has_no_payload = packet
+        .other_header()
+        .is_some_and(|other| other.has_no_payload);
     let header_bytes = IoSlice::new(header.as_bytes());
-    if is_alone {
+    if has_no_payload {
         return path.write(direction, &VnetHdr::default(), &[header_bytes]);
     }
-    // Padding included, as it came.
+    // The padding is sent too.
     let rest = &frame.bytes()[header.len()..];
     path.write(direction, frame.vnet(), &[header_bytes, IoSlice::new(rest)])
 }
 
-/// Gives a segment back with these SACK blocks instead of its own; they are some of them. The kernel's
-/// checksum and segmentation flags stay. The payload is not copied. False: it went on as it came, since
+/// Forwards a segment with `sack`, a subset of its own SACK blocks. The checksum and segmentation flags
+/// for the kernel stay. The payload is not copied. False: the segment was forwarded unchanged, because
 /// its headers cannot be copied or its options are not understood.
 ///
 /// Errors: that of the device.
@@ -173,8 +175,8 @@ pub(super) fn forward_with_sack(
     forward_with(path, packet, |header| header.keep_sack_blocks(sack))
 }
 
-/// Gives a segment back with this ACK and window instead of its own, as
-/// [`forward_with_sack`] does.
+/// Forwards a segment with this ACK and window instead of its own, like
+/// [`forward_with_sack`].
 ///
 /// Errors: that of the device.
 pub(super) fn forward_with_ack(
@@ -200,7 +202,7 @@ fn forward_with(
         path.forward(packet.direction(), frame)?;
         return Ok(false);
     };
-    // Padding included, as it came.
+    // The padding is sent too.
     let rest = &frame.bytes()[header.len()..];
     let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(rest)];
     path.write(packet.direction(), frame.vnet(), &parts)?;
@@ -214,14 +216,14 @@ fn changed_header(packet: &Packet, change: impl FnOnce(&mut Header) -> bool) -> 
     if !change(&mut header) {
         return None;
     }
-    // Otherwise the field holds the pseudo-header's sum, in which nothing of TCP's counts.
+    // With `needs_csum` the field holds the pseudo-header's sum, which no TCP field changes.
     if !packet.frame().vnet().needs_csum {
         header.correct_checksum(&before);
     }
     Some(header)
 }
 
-/// One frame's worth of a piece.
+/// The part of a piece that fits one frame.
 #[derive(Debug)]
 struct Part {
     header: Header,
@@ -233,15 +235,15 @@ struct Part {
 
 /// The frame after the first `sent` bytes of a piece, of at most this many segments; none after the last.
 ///
-/// A piece is one frame, a super-segment if it is longer than one segment: the kernel
-/// cuts it. Only where the headers have grown may it take two.
+/// A piece is one frame. If it is longer than one segment, the frame is a super-segment and the kernel
+/// cuts it. A piece takes two frames only if its headers have grown.
 fn part_of(
     piece: &Resend<Packet>,
     bounds: &Bounds,
     sent: u32,
     segments_max: u32,
 ) -> io::Result<Option<Part>> {
-    // A FIN may come alone.
+    // A piece may be a FIN without payload.
     if sent >= piece.len && (sent > 0 || piece.len > 0) {
         return Ok(None);
     }
@@ -253,7 +255,7 @@ fn part_of(
     let headers_len = header.network_len() as u32;
     let mtu = bounds.mtu(piece.direction);
     let mtu = piece.path_mtu.map_or(mtu, |path_mtu| path_mtu.min(mtu));
-    // An MTU without room for a byte is no MTU.
+    // An MTU without room for one byte of payload counts as room for one.
     let segment_len = piece
         .segment_len
         .min(mtu.saturating_sub(headers_len))
@@ -262,7 +264,7 @@ fn part_of(
         .min(IP_PACKET_BYTES_MAX - headers_len)
         .min(segment_len.saturating_mul(segments_max));
     let mut flags = piece.flags;
-    // As segmentation offload has it: CWR on the first, FIN and PSH on the last.
+    // As in segmentation offload: only the first segment has CWR, only the last has FIN and PSH.
     if sent > 0 {
         flags = flags.without(Flags::CWR);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Starts the engine's packet worker: the gateway's, and the mobile's for what it sends.
+//! Starts the packet worker with the engine: on the gateway, and on the mobile for its uploads.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::worker::{Worker, WorkerSettings, attachment};
 use crate::command::RunningWorker;
 use crate::outages::OutageSender;
 
-/// Starts the thread. `station` makes the part of a base station in it, where there are neighbours.
+/// Starts the thread. `station` runs in that thread; it makes the [`Station`] if there are neighbours.
 pub(super) fn start(
     path: DataPath,
     settings: WorkerSettings,
@@ -24,8 +24,8 @@ pub(super) fn start(
     Ok(RunningWorker::spawn(attachment, run)?)
 }
 
-/// Starts the engine for what a mobile sends: the servers are its MHs, and the local stack and what
-/// is behind it are its FHs.
+/// Starts the engine for what a mobile sends. The servers are its MHs. The local stack and the hosts
+/// behind it are its FHs.
 pub(crate) fn start_at_mobile(
     path: DataPath,
     core: Settings,
@@ -34,7 +34,7 @@ pub(crate) fn start_at_mobile(
     let records = Records::in_memory(core.flows_max);
     let settings = WorkerSettings {
         core,
-        // It owes nothing: it makes no ACK.
+        // The mobile owes no bytes: it makes no ACK.
         drain: Duration::ZERO,
         wired_mtu: None,
         resend_dscp: None,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A wireless interface of the gateway, with its packet workers: there, away, and there again.
+//! A wireless interface of the gateway, with its packet workers. It may be removed, and come again.
 
 use anyhow::bail;
 use holdfast_core::{LinkEvent, LinkSource};
@@ -63,7 +63,7 @@ impl WirelessLink {
         }
     }
 
-    /// Attaches to the interface; if there is none yet, when it appears.
+    /// Attaches to the interface. If it does not exist yet, it is attached when it appears.
     ///
     /// Errors: the packets of the interface cannot be taken, or the settings are wrong.
     pub(super) fn open(name: &str, starter: Starter) -> anyhow::Result<Self> {
@@ -77,7 +77,7 @@ impl WirelessLink {
                 return Err(error.into());
             }
             Err(error) => {
-                // What is wrong with the state file is reported at once all the same.
+                // An unusable state file is reported at once, even without the interface.
                 link.starter.open_records()?;
                 tracing::warn!("{error}; the gateway waits for this interface; see: ip link");
             }
@@ -91,7 +91,7 @@ impl WirelessLink {
         let is_first = self.workers.running().is_empty();
         self.workers.note_interface(self.interface.id, start)?;
         if is_first {
-            // A carrier is nothing new to new workers.
+            // New workers have received no report, and assume a carrier.
             self.reported = None;
         }
         Ok(())
@@ -104,7 +104,7 @@ impl WirelessLink {
         }
     }
 
-    /// Tries again to attach to the interface, if that has failed.
+    /// Tries to attach to the interface again, if an attempt has failed.
     ///
     /// Errors: a worker hangs.
     pub(super) fn look_again(&mut self) -> anyhow::Result<()> {
@@ -116,7 +116,7 @@ impl WirelessLink {
         self.report(self.has_carrier(), 0)
     }
 
-    /// Takes a report about an interface.
+    /// Handles a report about an interface.
     ///
     /// Errors: a worker hangs.
     pub(super) fn handle_interface(&mut self, state: &InterfaceState) -> anyhow::Result<()> {
@@ -145,25 +145,25 @@ impl WirelessLink {
         self.report(self.has_carrier(), state.mtu)
     }
 
-    /// Whether there is a carrier for the workers.
+    /// Whether the workers have a carrier.
     fn has_carrier(&self) -> bool {
-        // The kernel's report may be a second late. PPP and tunnels can only be known by it.
+        // The kernel's report may be a second late. For PPP and tunnels there is only the report.
         let carrier = || has_carrier(&self.interface.name).unwrap_or(self.carrier);
         self.workers.is_attached() && carrier()
     }
 
-    /// The interface, if it was removed and the report of that got lost.
+    /// The removed state of the interface, if it was removed and the kernel's report was lost.
     pub(super) fn removed_unreported(&self) -> Option<InterfaceState> {
         InterfaceState::removed_unreported(self.interface.ifindex()?, &self.interface.name)
     }
 
-    /// Reports carrier and MTU to the workers, if they are new.
+    /// Reports carrier and MTU to the workers, if they have changed.
     fn report(&mut self, carrier: bool, mtu: u32) -> anyhow::Result<()> {
         let before = self.reported.replace((carrier, mtu));
         let interface = &self.interface.name;
         if before.map(|(carrier, _)| carrier) != Some(carrier) {
             tracing::info!(interface, carrier, "wireless interface");
-            // At the start a carrier is nothing new.
+            // New workers assume a carrier.
             if before.is_some() || !carrier {
                 let event = if carrier {
                     LinkEvent::Up
@@ -181,7 +181,7 @@ impl WirelessLink {
         Ok(())
     }
 
-    /// Hands the workers what they must not miss.
+    /// Sends the workers a command that they must not miss.
     fn order(&self, command: &Command) -> anyhow::Result<()> {
         if !self.workers.send(command) {
             bail!(NO_ANSWER);

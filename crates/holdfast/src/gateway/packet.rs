@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A frame as the mechanisms see it: a segment, and a payload that can be kept.
+//! A frame as the mechanisms see it: a segment, and a payload that can be cached.
 
 use holdfast_core::{Direction, Payload};
 use holdfast_net::datapath::Gso;
@@ -17,37 +17,37 @@ pub(crate) struct Packet {
     tcp: u16,
     payload: u16,
     segment_len: u16,
-    /// The end of the payload; what lies behind is padding.
+    /// The end of the payload; the bytes behind it are padding.
     end: u32,
-    /// Other headers than the frame's.
-    header: Option<Box<OtherHeader>>,
+    /// The headers to send instead of the frame's.
+    header: Option<Box<ReplacementHeader>>,
 }
 
-/// Headers instead of a frame's.
+/// The headers to send instead of a frame's.
 #[derive(Clone, Debug)]
-pub(super) struct OtherHeader {
-    /// They.
+pub(super) struct ReplacementHeader {
+    /// The headers.
     pub(super) header: Header,
-    /// Nothing of the frame follows.
-    pub(super) is_alone: bool,
+    /// True if the packet ends after them: nothing of the frame is sent.
+    pub(super) has_no_payload: bool,
 }
 
-/// What a frame turned out to be.
+/// What a frame contains.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// A TCP segment whose checksum is right, or left to the sender's device.
+    /// A TCP segment. Its checksum is correct, or the sender left it to a device.
     Segment(Segment, Packet),
-    /// A router's word that a packet was too big: a copy, never to be given back.
+    /// A router's notification that a packet was too big. It is a copy and must not be written back.
     TooBig(PacketTooBig),
-    /// A copy of another ICMP message, not to be given back either.
+    /// A copy of another ICMP message. It must not be written back either.
     Icmp,
-    /// A TCP segment with a wrong checksum, its own or IP's: passed on, nothing else.
+    /// A TCP segment with a wrong TCP or IP checksum: it only passes.
     WrongChecksum,
-    /// Neither: passed on.
+    /// Anything else: it only passes.
     Unknown,
 }
 
-/// Looks into a frame whose IP header starts at `ip`.
+/// Classifies a frame whose IP header starts at `ip`.
 pub(crate) fn classify(frame: &Frame, direction: Direction, ip: usize) -> Content {
     let bytes = frame.bytes();
     let Ok((segment, layout)) = holdfast_wire::parse(bytes, ip) else {
@@ -61,7 +61,7 @@ pub(crate) fn classify(frame: &Frame, direction: Direction, ip: usize) -> Conten
     if matches!(vnet.gso, Gso::Other(_)) {
         return Content::Unknown;
     }
-    // No device has checked this one: the router does later, and drops the packet.
+    // No device has checked the IP checksum: the router does so later, and drops the packet.
     if !ip_checksum_is_right(bytes, ip) {
         return Content::WrongChecksum;
     }
@@ -91,8 +91,8 @@ impl Packet {
         }
     }
 
-    /// The headers that are sent instead of the frame's, if others are.
-    pub(super) fn other_header(&self) -> Option<&OtherHeader> {
+    /// The headers to send instead of the frame's, if there are any.
+    pub(super) fn other_header(&self) -> Option<&ReplacementHeader> {
         self.header.as_deref()
     }
 
@@ -101,12 +101,12 @@ impl Packet {
         &self.frame
     }
 
-    /// The way it came.
+    /// The direction in which it arrived.
     pub(super) const fn direction(&self) -> Direction {
         self.direction
     }
 
-    /// The same as [`Packet::payload`], to look at; what lies beyond the payload is left out.
+    /// Like [`Packet::payload`], but borrowed; bytes beyond the end of the payload are left out.
     fn part(&self, offset: u32, len: u32) -> &[u8] {
         let whole = &self.frame.bytes()[usize::from(self.payload)..self.end as usize];
         let from = whole.len().min(offset as usize);
@@ -163,12 +163,18 @@ impl Payload for Packet {
         if own.options.timestamps.is_none() && !header.blank_timestamps() {
             return None;
         }
-        // Otherwise the field holds the pseudo-header's sum, in which nothing of TCP's counts.
+        // With `needs_csum` the field holds the pseudo-header's sum, which no TCP field changes.
         if !self.frame.vnet().needs_csum {
             header.correct_checksum(&before);
         }
-        let is_alone = self.header.as_ref().is_some_and(|other| other.is_alone);
-        let header = OtherHeader { header, is_alone };
+        let has_no_payload = self
+            .header
+            .as_ref()
+            .is_some_and(|other| other.has_no_payload);
+        let header = ReplacementHeader {
+            header,
+            has_no_payload,
+        };
         Some(Self {
             header: Some(Box::new(header)),
             ..self.clone()
@@ -194,9 +200,9 @@ impl Payload for Packet {
         header.set_checksum(&[]);
         Some(Self {
             direction: self.direction.back(),
-            header: Some(Box::new(OtherHeader {
+            header: Some(Box::new(ReplacementHeader {
                 header,
-                is_alone: true,
+                has_no_payload: true,
             })),
             ..self.clone()
         })
@@ -391,7 +397,11 @@ mod tests {
                 // What is left to the device is left as it was.
                 assert_eq!(emitted(&other, b"odd"), (own, !vnet.needs_csum));
                 assert_eq!(other.frame().bytes(), packet.frame().bytes());
-                assert!(other.other_header().is_some_and(|other| !other.is_alone));
+                assert!(
+                    other
+                        .other_header()
+                        .is_some_and(|other| !other.has_no_payload)
+                );
                 // With its own numbers again, its checksum is what it was: right.
                 let back = other.renumbered(&segment).expect("the same options");
                 assert_eq!(emitted(&back, b"odd"), (segment, true));
@@ -450,10 +460,17 @@ mod tests {
             assert_eq!(made.direction(), Direction::Downlink);
             let header = made.header().expect("headers");
             assert_eq!(header.link()[..12], [&LINK[6..], &LINK[..6]].concat());
-            assert!(made.other_header().is_some_and(|other| other.is_alone));
+            assert!(
+                made.other_header()
+                    .is_some_and(|other| other.has_no_payload)
+            );
             // Renumbered it still is alone.
             let other = made.renumbered(&answer).expect("its options are known");
-            assert!(other.other_header().is_some_and(|other| other.is_alone));
+            assert!(
+                other
+                    .other_header()
+                    .is_some_and(|other| other.has_no_payload)
+            );
             assert_eq!(emitted(&other, b""), (answer, true));
         }
     }

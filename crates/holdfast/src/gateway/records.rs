@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the next gateway finds when this one was killed: a record a flow, in a file.
+//! The flows' records, which the next gateway finds after this one was killed: one record a flow, in a file.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,7 +13,7 @@ use holdfast_net::state_file::{Opened, StateFile};
 enum Store {
     /// In a file that a successor finds.
     File(StateFile<FLOW_RECORD_LEN>),
-    /// In memory alone, for want of space: a successor finds nothing.
+    /// Only in memory, for lack of space for a file: a successor finds nothing.
     Memory(Vec<[u8; FLOW_RECORD_LEN]>),
 }
 
@@ -40,22 +40,22 @@ impl Store {
     }
 }
 
-/// The records and who has which slot.
+/// The records, and each flow's slot.
 #[derive(Debug)]
 pub(super) struct Records {
     store: Store,
     slots: HashMap<FlowKey, u32>,
     free: Vec<u32>,
-    /// Where the search for a slot that can be given up stands.
+    /// The slot at which the last search of [`Self::free_a_slot`] ended.
     cursor: usize,
 }
 
-/// Slots that are looked at for a record that has to be written in a full file.
+/// The limit of slots that are searched in a full file to make room for an important record.
 const SEARCHED_SLOTS: usize = 256;
 
 impl Records {
-    /// Opens the file for `flows_max` flows; also returns what a predecessor left, and why
-    /// there is no file if there is no space for one.
+    /// Opens the file for `flows_max` flows; also returns the records that a predecessor left, and the
+    /// error if there is no space for the file.
     ///
     /// Errors: those of [`StateFile::open`].
     pub(super) fn open(
@@ -72,7 +72,7 @@ impl Records {
             Opened::NoSpace { error, left } => {
                 let mut records = Self::in_memory(flows_max);
                 let found: Vec<_> = left.iter().filter_map(FlowRecord::from_bytes).collect();
-                // For an engine that is made anew after a panic.
+                // A new engine reads them after a panic.
                 for record in &found {
                     records.note(record);
                 }
@@ -110,7 +110,7 @@ impl Records {
         for slot in (0..self.store.slots()).rev() {
             match FlowRecord::from_bytes(&self.store.get(slot)) {
                 Some(record) => {
-                    // The same flow twice: its writer died while it moved the records.
+                    // A flow has two records if their writer died while it moved the records.
                     if let Some(other) = self.slots.insert(record.key, slot as u32) {
                         self.forget(other);
                         found.retain(|one: &FlowRecord| one.key != record.key);
@@ -128,8 +128,8 @@ impl Records {
         self.free.push(slot);
     }
 
-    /// Frees the slot of a flow that loses little by it: a window scale.
-    fn give_one_up(&mut self) {
+    /// Frees the slot of a flow that loses little by it: its window scale.
+    fn free_a_slot(&mut self) {
         let slots = self.store.slots().max(1);
         for _ in 0..slots.min(SEARCHED_SLOTS) {
             self.cursor = (self.cursor + 1) % slots;
@@ -142,8 +142,8 @@ impl Records {
         }
     }
 
-    /// Writes down a flow, or forgets it when it has ended. A flow that finds no room is
-    /// not written: its successor treats it as one that it never tracked.
+    /// Writes a flow's record, or frees its slot when it has ended. Without a free slot nothing is
+    /// written: a successor treats the flow as one that it never tracked.
     pub(super) fn note(&mut self, record: &FlowRecord) {
         if record.gone {
             if let Some(slot) = self.slots.remove(&record.key) {
@@ -155,7 +155,7 @@ impl Records {
             slot
         } else {
             if self.free.is_empty() && must_outlive(record) {
-                self.give_one_up();
+                self.free_a_slot();
             }
             let Some(slot) = self.free.pop() else {
                 return;
@@ -167,7 +167,7 @@ impl Records {
     }
 }
 
-/// Without this record the flow's ends would lack bytes, or not understand each other.
+/// Without this record the ends would lack bytes, or would not understand each other's numbers.
 const fn must_outlive(record: &FlowRecord) -> bool {
     record.owed.is_some() || record.renumber.is_some()
 }

@@ -13,7 +13,7 @@ use crate::service;
 use crate::settings::{GatewaySettings, Reloaded, nothing_changed};
 
 impl Control {
-    /// Applies what can change while flows live. A wrong file changes nothing.
+    /// Applies the settings that can change while flows live. A wrong file changes nothing.
     pub(super) fn reload(&self, signals: &mut Option<UdpSocket>) {
         service::reloading();
         let problem = self.try_to_reload(signals).err();
@@ -40,7 +40,7 @@ impl Control {
         announced
     }
 
-    /// The file's settings, and the addresses of mobiles that are no longer in it.
+    /// The file's settings, and the addresses of mobiles that the file no longer has.
     fn read_again(
         &self,
         signals: &mut Option<UdpSocket>,

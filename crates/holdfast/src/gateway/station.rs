@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gateway as a base station with neighbours: sockets and the routing at the edge of
-//! [`Handoff`]. It belongs to the packet worker, as the engine does.
+//! The gateway as a base station with neighbours: the sockets and the routing around
+//! [`Handoff`]. The packet worker owns it, like the engine.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -41,16 +41,16 @@ pub(super) enum HandoffReport {
         /// The program to run then.
         command: Option<PathBuf>,
     },
-    /// A mobile is known elsewhere by this epoch.
+    /// Another station has the mobile with this link epoch.
     EpochElsewhere {
-        /// Whose.
+        /// The mobile.
         mobile: KeyId,
         /// The epoch.
         epoch: u64,
     },
 }
 
-/// What may wait for the control thread.
+/// The limit of reports that wait for the control thread.
 pub(super) const REPORTS_MAX: usize = 1024;
 
 holdfast_core::counters! {
@@ -84,7 +84,7 @@ const ACQUAINT_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) enum Fate {
     /// To the engine.
     Engine,
-    /// No further: kept here, or sent elsewhere.
+    /// Not to the engine: it was buffered here, or sent to another station.
     Taken,
 }
 
@@ -96,22 +96,22 @@ pub(super) struct Station {
     socket: GroupSocket,
     injector: Injector,
     injected: Injected,
-    /// What is to be done, in order.
+    /// Actions to do, in order.
     pub(super) actions: VecDeque<HandoffAction<CopiedPacket>>,
     reports: Sender<HandoffReport>,
-    /// What could not be reported yet; true: [`HandoffReport::TookOver`].
+    /// The newest reports that did not fit the queue; true in the key: [`HandoffReport::TookOver`].
     unreported: BTreeMap<(KeyId, bool), HandoffReport>,
     greeted: BTreeMap<PeerId, Instant>,
     counters: StationCounters,
     /// Groups that could not be joined, and when they are tried again.
     not_joined: (BTreeSet<u16>, Instant),
-    /// It was logged that another station has this one's name.
+    /// The log has the warning that another station uses this one's name.
     has_warned: bool,
     /// There may be more to receive.
     pub(super) is_readable: bool,
 }
 
-/// What is opened on the daemon's first thread, before it reports that it is ready.
+/// The socket and the device, opened on the daemon's first thread before it reports that it is ready.
 pub(super) struct StationEdge {
     socket: GroupSocket,
     injector: Injector,
@@ -168,12 +168,12 @@ impl Station {
         station
     }
 
-    /// Forgets all that it knows of mobiles, as after a restart. The neighbours notice by the
-    /// greeting that it is another run.
+    /// Forgets all mobiles, as after a restart. The greeting shows the neighbours that this is
+    /// another run.
     pub(super) fn start_again(&mut self) {
         let mut bytes = [0; 8];
         if let Err(error) = getrandom::fill(&mut bytes) {
-            // With the old number its messages would be taken for repeated ones.
+            // With the old number the neighbours would reject its messages as replays.
             tracing::error!(%error, "no random bytes: nothing can be sealed");
         }
         let peers = self.settings.peers.clone();
@@ -191,17 +191,17 @@ impl Station {
         }
     }
 
-    /// The socket, to wait for.
+    /// The socket, for the worker's wait.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// When something is due.
+    /// When [`Self::handle_timeout`] is due.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.handoff.poll_timeout()
     }
 
-    /// Hands an input to the mechanism; what it wants done joins the rest.
+    /// Gives an input to the handoff machine, and queues the actions that it returns.
     fn with(
         &mut self,
         input: impl FnOnce(&mut Handoff<CopiedPacket>, &mut Vec<HandoffAction<CopiedPacket>>),
@@ -211,7 +211,7 @@ impl Station {
         self.actions.extend(actions);
     }
 
-    /// Something may be due.
+    /// Does what is due.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.report_again();
         if !self.not_joined.0.is_empty() && self.not_joined.1 <= now {
@@ -225,7 +225,7 @@ impl Station {
         }
     }
 
-    /// A message of a mobile to this station.
+    /// Handles a signal of a mobile to this station.
     pub(super) fn handle_notice(&mut self, notice: &LinkNotice, now: Instant) {
         self.with(|handoff, actions| handoff.handle_notice(notice, now, actions));
     }
@@ -285,12 +285,12 @@ impl Station {
         }
     }
 
-    /// Stores what the engine has dropped from its cache.
+    /// Buffers a packet that the engine has dropped from its cache.
     pub(super) fn keep(&mut self, mobile: KeyId, copy: CopiedPacket, now: Instant) {
         self.handoff.keep(mobile, copy, now);
     }
 
-    /// The engine's flows for the station that has taken over.
+    /// Sends the engine's flow states to the station that has taken over.
     pub(super) fn send_state(
         &mut self,
         mobile: KeyId,
@@ -301,7 +301,7 @@ impl Station {
         self.with(|handoff, actions| handoff.send_state(mobile, to, states, now, actions));
     }
 
-    /// Takes a batch of what the neighbours have sent.
+    /// Receives a batch of the neighbours' datagrams.
     ///
     /// Errors: the socket broke.
     pub(super) fn receive(&mut self, now: Instant) -> io::Result<()> {
@@ -347,7 +347,7 @@ impl Station {
         Ok(())
     }
 
-    /// Does what needs the station's edge alone; gives back what needs the engine.
+    /// Does an action that needs no engine; returns an action that needs the engine.
     pub(super) fn perform(
         &mut self,
         action: HandoffAction<CopiedPacket>,
@@ -414,8 +414,8 @@ impl Station {
         }
     }
 
-    /// Whatever asks for it, a neighbour is greeted now and then only: a recorded datagram
-    /// with its address would cause a request each time.
+    /// Greets a neighbour, but not again within [`ACQUAINT_INTERVAL`]: otherwise each replayed datagram
+    /// with its address would cause a greeting.
     fn acquaint(&mut self, peer: PeerId) {
         let now = now();
         let last = self.greeted.insert(peer, now);
@@ -438,7 +438,7 @@ impl Station {
         self.send(to, &datagram)
     }
 
-    /// Lost like any datagram if it cannot be sent now: false.
+    /// False if the datagram could not be sent now; it is then lost.
     fn send(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
         let sent = self.socket.send(to, datagram);
         if let Err(error) = &sent {
@@ -461,13 +461,13 @@ impl Station {
         }
     }
 
-    /// What was routed into the station's device by mistake is forgotten.
+    /// Discards packets that were routed into the station's device by mistake.
     pub(super) fn drain_device(&self) {
         self.injector.drain();
     }
 }
 
-/// Fresh bytes; without them nothing can be sealed.
+/// Random bytes; without them nothing can be sealed.
 fn nonce() -> Option<[u8; NONCE_BYTES]> {
     let mut nonce = [0; NONCE_BYTES];
     match getrandom::fill(&mut nonce) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The operator's program that moves the wired network's route when a mobile has come here.
 //!
-//! For one mobile one runs at a time: the route ends where the mobile went last.
+//! One program at a time runs for a mobile: the route then leads to where the mobile went last.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,11 +15,11 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-/// How long it may take.
+/// A program that runs for longer is killed.
 const COMMAND_MAX: Duration = Duration::from_secs(10);
 
-/// The programs that run, by the addresses of the mobiles for which they do, and which of them
-/// are to run once more: the mobile has come anew.
+/// The running programs, by the addresses of their mobile. `again`: programs to run once more, because
+/// the mobile has come again meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct TookOver {
     running: RefCell<BTreeSet<Vec<IpAddr>>>,
@@ -27,8 +27,8 @@ pub(super) struct TookOver {
 }
 
 impl TookOver {
-    /// Runs the program with the mobile's addresses, at once or as soon as the one that runs
-    /// for it has ended.
+    /// Runs the program with the mobile's addresses: at once, or after the mobile's running program
+    /// has ended.
     pub(super) fn run(self: &Rc<Self>, command: PathBuf, addresses: Vec<IpAddr>) {
         if !self.running.borrow_mut().insert(addresses.clone()) {
             self.again.borrow_mut().insert(addresses);
@@ -47,7 +47,7 @@ impl TookOver {
     }
 }
 
-/// Logs how it ended, if not well.
+/// Runs the program; logs a failure.
 async fn run_command(command: &Path, addresses: &[IpAddr]) {
     let shown = command.display();
     let child = Command::new(command)
@@ -70,7 +70,7 @@ async fn run_command(command: &Path, addresses: &[IpAddr]) {
         Err(_) => {
             tracing::warn!(command = %shown, "took too long; killed");
             if let Some(group) = group {
-                // It may have ended just now.
+                // The program may have ended just now.
                 let _ = kill_process_group(group, Signal::KILL);
             }
             drop(timeout(COMMAND_MAX, child.wait()).await);

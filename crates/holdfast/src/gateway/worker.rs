@@ -3,9 +3,9 @@
 //!
 //! A frame's path, in the order of the functions: [`Worker::run`] calls `read_batch`
 //! (`worker/reading.rs`), which reads from a device. [`Worker::handle`] and [`Worker::judge`] give
-//! the segment to the engine, and the frame back to the kernel or not. [`Worker::perform`] does the
-//! engine's actions. A frame that only passes costs one read and one write. The kernel alone copies
-//! its payload, and nothing is allocated. While there is more to read the worker does not poll.
+//! the segment to the engine, and carry out its verdict. [`Worker::perform`] does the engine's actions.
+//! A frame that only passes costs one read, one write and no allocation. Only the kernel copies
+//! its payload. While there is more to read the worker does not poll.
 
 use std::io;
 use std::time::Duration;
@@ -35,26 +35,26 @@ pub(super) use attach::{attachment, path_name};
 use panics::new_engine;
 use quarantine::Quarantine;
 
-/// Frames of one direction that are read in a row before the other has its turn.
+/// The limit of frames that are read in one direction before the other direction has its turn.
 const BATCH_FRAMES: usize = 64;
 
-/// Actions for which room is kept from the start.
+/// The initial capacity for actions.
 const ACTIONS_ROOM: usize = 1024;
 
-/// Buffers beside those for the cache: for what is on its way.
+/// Buffers besides those for the cache: for frames that only pass.
 const POOL_SPARE_BYTES: usize = 16 << 20;
 
-/// The longest that giving back what was taken may take.
+/// The limit of the time in which a leaving worker sends the frames that it has taken.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
 
-/// How often the flows that owe bytes are looked for, once ordered to stop.
+/// A leaving worker checks at this interval whether bytes are still owed.
 const OWED_LOOK: Duration = Duration::from_millis(20);
 
 /// A worker that never waits reads its neighbours' messages once in this number of turns.
 const NEIGHBOURS_EVERY: u32 = 16;
 
-/// The uplink is read first. With copies at the mobile the FH is a local socket: it answers within
-/// microseconds. So if both wait, the MH's segment came first.
+/// The uplink is read first. At a mobile the FH is a local socket and answers within microseconds.
+/// If both directions have a frame, the MH's segment came first.
 const DIRECTIONS: [Direction; 2] = [Direction::Uplink, Direction::Downlink];
 
 holdfast_core::counters! {
@@ -108,17 +108,17 @@ holdfast_core::counters! {
     }
 }
 
-/// What a worker runs with.
+/// The settings of a worker.
 #[derive(Clone, Debug)]
 pub(super) struct WorkerSettings {
-    /// Those of the mechanisms.
+    /// The settings of the mechanisms.
     pub(super) core: Settings,
-    /// How long leaving waits for the MHs' ACKs of what is owed.
+    /// The longest that a leaving worker waits for the MHs' ACKs of owed bytes.
     pub(super) drain: Duration,
-    /// The largest IP packet that the wired interface takes, where it was named, bytes.
+    /// The largest IP packet that the wired interface takes, bytes; none if the settings do not name it.
     pub(super) wired_mtu: Option<u32>,
-    /// The DSCP of retransmissions ahead of ordinary traffic, 0 to 63; none: its
-    /// sender's.
+    /// The DSCP of retransmissions that overtake ordinary traffic, 0 to 63. None: the
+    /// sender's DSCP.
     pub(super) resend_dscp: Option<u8>,
     /// Where outages are reported.
     pub(super) outages: OutageSender,
@@ -137,32 +137,32 @@ pub(super) struct Worker {
     outages: OutageSender,
     /// Where the IP header starts, bytes.
     ip: usize,
-    /// What frames of our own keep to.
+    /// The limits and marks of the frames that the worker builds.
     bounds: Bounds,
-    /// How long leaving waits for the MHs' ACKs of what is owed.
+    /// The longest that a leaving worker waits for the MHs' ACKs of owed bytes.
     drain: Duration,
-    /// When to stop at the latest, once ordered to.
+    /// The latest time to stop, once ordered to.
     leave_by: Option<Instant>,
-    /// When the flows that owe bytes are looked for next.
+    /// When the worker next checks whether bytes are owed.
     owed_look_at: Instant,
-    /// Frames to read of each direction in the next turn. One that was silent in the
-    /// last turn is read once before it is waited for again: frames far between cost
-    /// no call in vain.
+    /// Frames to read of each direction in the next turn. A direction that was silent in
+    /// the last turn is read once before the next wait. If frames are far between, a second
+    /// read would find nothing.
     quota: [usize; 2],
     /// The last read found no buffer.
     starved: bool,
-    /// The part of a base station, where there are neighbours.
+    /// The part of a base station, if there are neighbours.
     station: Option<Station>,
-    /// The wireless interface has a carrier, as far as is known.
+    /// The last reported carrier of the wireless interface.
     has_carrier: bool,
-    /// The frame that is handled was given back, or is to go nowhere.
+    /// The frame in hand was forwarded, or must not be: a panic does not forward it once more.
     is_given: bool,
-    /// The frame that is handled is a copy: it has passed.
+    /// The frame in hand is a copy of a frame that has passed.
     is_copy: bool,
     quarantine: Quarantine,
-    /// Until when everything passes by, after too many defects.
+    /// Until this time all packets pass, after too many panics.
     rests_until: Option<Instant>,
-    /// A test's: a segment to or from this port is a defect.
+    /// Only for tests: a segment to or from this port panics.
     #[cfg(test)]
     defect: tests::PlantedDefect,
 }
@@ -175,13 +175,13 @@ const fn ip_offset(kind: LayerKind) -> usize {
     }
 }
 
-/// Slots are larger than what they hold.
+/// A buffer's slot is larger than its content, so the pool gets twice the cache's size.
 const fn pool_bytes_max(settings: &Settings) -> usize {
     settings.cache_bytes_max * 2 + POOL_SPARE_BYTES
 }
 
 impl Worker {
-    /// A worker for the data path; `found` is what a predecessor left.
+    /// A worker for the data path; `found` are the records that a predecessor left.
     pub(super) fn new(
         path: DataPath,
         settings: WorkerSettings,
@@ -242,7 +242,7 @@ impl Worker {
         let mut busy_turns: u32 = 0;
         loop {
             self.inbox.note_turn();
-            // Without a beat the kernel passes everything on by itself.
+            // Without a beat the kernel passes all packets.
             if !self.starved && self.rests_until.is_none() {
                 self.path.beat(monotonic_ns());
             }
@@ -260,7 +260,7 @@ impl Worker {
             if more || more_of_station {
                 self.quota = [BATCH_FRAMES; 2];
                 busy_turns = busy_turns.wrapping_add(1);
-                // Nothing is waited for, so what the neighbours have sent is not noticed.
+                // Without a wait the worker does not notice what the neighbours have sent.
                 if busy_turns.is_multiple_of(NEIGHBOURS_EVERY)
                     && let Some(station) = &mut self.station
                 {
@@ -273,7 +273,7 @@ impl Worker {
         }
     }
 
-    /// Judges one frame. A panic ends in this function, and the frame then passes.
+    /// Judges one frame. A panic does not leave this function: the frame then passes.
     fn handle(&mut self, direction: Direction, frame: &Frame) {
         if self.rests_until.is_some() {
             self.pass(direction, frame);
@@ -289,7 +289,7 @@ impl Worker {
         }
     }
 
-    /// One frame as it came; a copy of a message is on its way already.
+    /// Forwards one frame unchanged. A copy of an ICMP message is not forwarded: the original has passed.
     fn pass(&mut self, direction: Direction, frame: &Frame) {
         let content = contain(|| classify(frame, direction, self.ip));
         if !matches!(content, Ok(Content::TooBig(_) | Content::Icmp)) {
@@ -319,7 +319,7 @@ impl Worker {
                 }
                 let engine = &mut self.engine;
                 match engine.handle_segment(direction, &segment, &packet, now, &mut self.actions) {
-                    // Whatever the verdict, it has passed.
+                    // The original of a copy has passed, whatever the verdict.
                     _ if self.is_copy => {}
                     Verdict::Forward => self.forward(direction, frame),
                     Verdict::ForwardWithSack(sack) => self.forward_with_sack(&packet, &sack),
@@ -335,7 +335,7 @@ impl Worker {
                 }
             }
             Content::TooBig(too_big) => {
-                // It was a copy: the message itself is on its way already.
+                // The frame was a copy: the message itself has passed.
                 self.is_given = true;
                 self.counters.too_big += 1;
                 let key = FlowKey {
@@ -360,7 +360,7 @@ impl Worker {
         self.perform();
     }
 
-    /// One frame given back as it came.
+    /// Forwards one frame unchanged.
     fn forward(&mut self, direction: Direction, frame: &Frame) {
         self.is_given = true;
         if self.is_copy {
@@ -371,7 +371,7 @@ impl Worker {
         self.count_error(written);
     }
 
-    /// One segment given back with other SACK blocks.
+    /// Forwards one segment with other SACK blocks.
     fn forward_with_sack(&mut self, packet: &Packet, sack: &SackBlocks) {
         self.counters.forwarded += 1;
         self.is_given = true;
@@ -382,7 +382,7 @@ impl Worker {
         self.count_error(written);
     }
 
-    /// One segment given back with another ACK.
+    /// Forwards one segment with another ACK.
     fn forward_with_ack(&mut self, packet: &Packet, ack: SeqNum, window: u16) {
         self.counters.forwarded += 1;
         self.is_given = true;
@@ -393,7 +393,7 @@ impl Worker {
         self.count_error(written);
     }
 
-    /// What the engine wants done, in its order.
+    /// Does the engine's actions, in their order.
     fn perform(&mut self) {
         while let Some((peer, takes)) = self.engine.poll_peer() {
             let done = self.path.take_peer(peer, takes);
@@ -428,7 +428,7 @@ impl Worker {
             };
             self.count_error(written);
         }
-        // Back with its room, so that nothing is allocated next time.
+        // Reuse the buffer: the next turn allocates nothing.
         self.actions = actions;
     }
 
@@ -449,7 +449,7 @@ impl Worker {
         }
     }
 
-    /// Ordered to stop, and nothing is owed any more or the time for it is over.
+    /// True if the worker was ordered to stop, and owes nothing or has waited for long enough.
     fn is_done(&mut self) -> bool {
         let Some(by) = self.leave_by else {
             return false;
@@ -458,7 +458,7 @@ impl Worker {
         if by <= now {
             return true;
         }
-        // The sum is over all flows: not in each turn.
+        // The sum goes over all flows: too slow for each turn.
         if now < self.owed_look_at {
             return false;
         }
@@ -466,16 +466,16 @@ impl Worker {
         self.engine.owed_bytes() == 0
     }
 
-    /// Gives back what was taken; the rest goes with the data path.
+    /// Sends the frames that were taken. Programs and devices are removed with the data path.
     fn leave(mut self) -> io::Result<()> {
         self.path.stop_taking();
         self.quota = [BATCH_FRAMES; 2];
         let give_up = now() + LEAVE_MAX;
         while now() < give_up && self.read_batches()? {}
-        // A batch that was not full may have raced with the last frame taken.
+        // A frame may have been taken while the last batch, which was not full, was read.
         self.read_batches()?;
-        // No other process can deliver what is owed now: both ends must know, also where the interface has
-        // another name.
+        // No other process delivers the owed bytes now: both ends must be notified, even if the interface was
+        // renamed.
         self.path.end_silence();
         self.abandon_owed();
         Ok(())

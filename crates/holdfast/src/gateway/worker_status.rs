@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The status of all packet workers of one gateway, as one.
+//! The status of one gateway's packet workers, and how a worker ended.
 
 use std::io;
 use std::net::IpAddr;
@@ -13,10 +13,10 @@ use super::links::WirelessLink;
 use crate::command::{Command, WorkerHandle};
 use crate::control::StatusReply;
 
-/// The longest wait for a worker's status.
+/// The longest wait for a worker's answer.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// How a worker ended; an error: without a word.
+/// How a worker ended. `RecvError`: the thread ended without a result.
 pub(super) type WorkerEnd = Result<io::Result<()>, oneshot::error::RecvError>;
 
 /// A worker whose status can be queried while the control thread does other things.
@@ -42,7 +42,7 @@ impl QueriedWorker {
         })
     }
 
-    /// What the worker and its data path see; none if it does not answer.
+    /// The status of the worker and the counters of its data path; none if the worker does not answer.
     pub(super) async fn status(&self, flows_max: usize, named: Vec<IpAddr>) -> Option<StatusReply> {
         let (reply, mut answer) = mpsc::channel(1);
         let is_sent = self.handle.send(Command::Status {

@@ -12,18 +12,18 @@ use super::{KeepWorker, attachment, limits_for, neighbours_and_ip, pool_bytes_ma
 use crate::command::Attachment;
 
 impl KeepWorker {
-    /// All packets pass. What was taken goes on first, where the interface is still there.
+    /// Makes all packets pass. Frames that were taken are sent first, if the interface still exists.
     pub(super) fn detach(&mut self) {
         self.edge.path.stop_taking();
-        // An error comes again in the next turn.
+        // The next turn meets the error again.
         while self.read_batch().unwrap_or_default() > 0 {}
         self.edge.path.detach();
-        // The interface has its own again, or is not there.
+        // The kernel has the neighbours again, or the interface was removed.
         self.neighbours = None;
     }
 
-    /// The interface was removed, and one with its name is there. Queued packets stay, unless they
-    /// begin with a header that is not this interface's.
+    /// Attaches to the new interface of the same name. Queued packets stay, unless the new interface
+    /// has another link header.
     pub(super) fn attach_again(&mut self) -> io::Result<Attachment> {
         let next = self.edge.path.attach_again()?;
         let attachment = attachment(&next)?;
@@ -46,7 +46,7 @@ impl KeepWorker {
         Ok(attachment)
     }
 
-    /// The settings were read again.
+    /// Takes over the limits of settings that were read again.
     pub(super) fn set_limits(&mut self, settings: KeepSettings) {
         self.settings = limits_for(self.edge.path.table().kind(), settings);
         self.keeper.set_settings(self.settings);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which addresses of the link layer the newest packets had. A kept packet may be for a next hop that has another
-//! one by now.
+//! The link-layer addresses of the newest packets. A queued packet may be for a next hop whose address
+//! has changed since.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,24 +8,24 @@ use std::net::IpAddr;
 use holdfast_net::keep_path::Peers;
 use holdfast_wire::LinkAddresses;
 
-/// With more destinations, or more changes, all are forgotten: packets then go out as they came.
+/// The limit of destinations, and of changes. Beyond it all are forgotten, and packets are sent unchanged.
 const ENTRIES_MAX: usize = 4_096;
 
-/// What is known of the next hops. Of each entry it is known with which packet it came.
+/// The addresses of the next hops. Each entry has the number of the packet that it came with.
 #[derive(Debug)]
 pub(super) struct NextHops {
-    /// Destinations with the same addresses are behind one router. Mobiles may be behind one extender, and
-    /// leave it one by one.
+    /// Destinations with the same addresses are behind one router. On a gateway they may be mobiles behind one
+    /// extender, which leave it one by one.
     are_behind_router: bool,
     packets: u64,
     /// The newest addresses, by destination.
     newest: BTreeMap<IpAddr, (LinkAddresses, u64)>,
-    /// Which addresses came after others, for the same destination.
+    /// The addresses that replaced these addresses, for the same destination.
     successors: BTreeMap<LinkAddresses, (LinkAddresses, u64)>,
 }
 
 impl NextHops {
-    /// `peers`: whose packets are kept.
+    /// `peers`: the peers whose packets are queued.
     pub(super) fn new(peers: Peers) -> Self {
         Self {
             are_behind_router: matches!(peers, Peers::WholeLink),
@@ -35,7 +35,7 @@ impl NextHops {
         }
     }
 
-    /// A packet to `destination` came with these.
+    /// A packet to `destination` came with these addresses.
     pub(super) fn note(&mut self, destination: IpAddr, addresses: LinkAddresses) {
         if self.newest.len() >= ENTRIES_MAX || self.successors.len() >= ENTRIES_MAX {
             self.newest.clear();
@@ -51,8 +51,8 @@ impl NextHops {
         }
     }
 
-    /// Those for a packet to `destination` that is sent now. Behind a router a destination without a newer packet
-    /// follows those whose addresses have changed since. None: nothing is known.
+    /// The addresses for a packet to `destination` that is sent now. Behind a router, a destination without a newer
+    /// packet follows the destinations whose addresses have changed since. None: nothing is known.
     pub(super) fn newest(&self, destination: IpAddr) -> Option<LinkAddresses> {
         let (mut addresses, mut packet) = *self.newest.get(&destination)?;
         while self.are_behind_router

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What others ask of the worker of `keep`.
+//! The control thread's commands to the worker of `keep`, and the worker's part of `holdfast status`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,11 +12,11 @@ use super::{KeepWorker, KeepWorkerCounters, KeepWorkerGauges};
 use crate::command::Command;
 use crate::control::{CacheStatus, FlowTableStatus, MobileStatus, StatusReply};
 
-/// Most peers that one status describes.
+/// The limit of peers in one status.
 const PEERS_SHOWN_MAX: usize = 1_000;
 
 impl KeepWorker {
-    /// Executes an order.
+    /// Executes a command.
     pub(super) fn obey(&mut self, command: Command) {
         match command {
             Command::Link {
@@ -32,7 +32,7 @@ impl KeepWorker {
                 self.handle_link(&peers, event, source);
             }
             Command::AllLinks { event, source } => {
-                // With the link the carrier goes, and comes.
+                // The carrier goes down and up with the link.
                 if !matches!(event, LinkEvent::GoingDownSoon(_)) {
                     self.mind_neighbours(Some(event == LinkEvent::Up));
                 }
@@ -54,11 +54,11 @@ impl KeepWorker {
             Command::Detach => self.detach(),
             Command::Take => self.edge.path.start_taking(),
             Command::Attach(reply) => {
-                // The control thread may have lost its patience.
+                // The control thread may no longer wait.
                 let _ = reply.try_send(self.attach_again());
             }
             Command::Limits(limits) => self.set_limits(limits.keep),
-            // Frames go out as they came; and none of this is about packets that are kept.
+            // Frames are sent unchanged, and none of these commands is about queued packets.
             Command::Mtu(_)
             | Command::BridgePort(_)
             | Command::Notice(_)
@@ -66,7 +66,7 @@ impl KeepWorker {
         }
     }
 
-    /// Reports outages that have ended; those for which the queue has no room in the next turn.
+    /// Reports outages that have ended. If the queue is full, the next turn reports the rest.
     pub(super) fn report_outages(&mut self) {
         while self.keeper.has_outages()
             && let Ok(room) = self.outages.try_reserve()

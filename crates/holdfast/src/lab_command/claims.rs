@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `holdfast lab claims`: what papers claim, beside what came out.
+//! `holdfast lab claims`: the claims of papers, beside the results.
 
 use std::io;
 use std::path::{Path, PathBuf};

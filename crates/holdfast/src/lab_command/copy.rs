@@ -41,7 +41,7 @@ pub(super) fn run(args: &CopyArgs) -> anyhow::Result<ExitCode> {
         files.push(found);
     }
     let targets: Vec<PathBuf> = files.iter().map(|file| args.to.join(file)).collect();
-    // All or none.
+    // Copies all files or none.
     for target in &targets {
         ensure!(
             !target.exists(),

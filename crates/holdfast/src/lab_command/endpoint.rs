@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use holdfast_lab::endpoint::process;
 
-/// Does what the standard input orders.
+/// Executes the orders on the standard input.
 pub(super) fn run() -> anyhow::Result<ExitCode> {
     process::serve()?;
     Ok(ExitCode::SUCCESS)

@@ -13,7 +13,7 @@ use holdfast_lab::demo;
 use holdfast_lab::virtual_kernel::{Job, VirtualKernel};
 use holdfast_testbed::stop::StopFlag;
 
-/// What a shell adds to the number of a signal that ended a program.
+/// A shell adds this to the number of a signal that has ended a program.
 const EXIT_SIGNAL: i32 = 128;
 
 /// Run a program in a virtual kernel, in virtual time
@@ -52,7 +52,7 @@ fn variable(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Runs it, and passes on its output and its exit status.
+/// Runs the program, and passes on its output and its exit status.
 pub(super) fn run(args: &ExecArgs) -> anyhow::Result<ExitCode> {
     let stop = StopFlag::on_signals().context("cannot take over signals")?;
     let kernel = VirtualKernel::require()?;

@@ -12,9 +12,9 @@ use holdfast_lab::export::Columns;
 
 use super::result_lines::read_all;
 
-/// How a file of Parquet begins.
+/// The first bytes of a Parquet file.
 const PARQUET: &[u8] = b"PAR1";
-/// How our CSV begins: with its first column's name.
+/// The first bytes of this program's CSV: the name of its first column.
 const CSV: &[u8] = b"scenario,";
 
 /// Write results as CSV or Parquet

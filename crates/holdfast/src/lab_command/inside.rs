@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use holdfast_lab::virtual_kernel::be_init;
 
-/// Does not return but with an error.
+/// Returns only with an error.
 pub(super) fn run() -> anyhow::Result<ExitCode> {
     match be_init()? {}
 }

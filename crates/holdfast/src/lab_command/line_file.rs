@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file of results: whole lines at any time, in the order of the runs at the end.
+//! A file of results: it has whole lines at any time, and the order of the runs at the end.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -21,42 +21,42 @@ use super::run_index::RunIndex;
 pub(super) struct LineFile {
     file: File,
     path: PathBuf,
-    /// None: it is no regular file.
+    /// None if the file is no regular file.
     content: Option<Content>,
-    /// It still has an earlier command's results, which the first line replaces.
+    /// The file still has an earlier command's results, which the first line replaces.
     is_earlier: bool,
 }
 
 #[derive(Debug, Default)]
 struct Content {
-    /// The length of its whole lines.
+    /// The length of the whole lines.
     bytes: u64,
-    /// Those that count.
+    /// The lines that count.
     written: Vec<Written>,
 }
 
-/// A line and where it stands.
+/// A line, by its first byte and its length in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Written {
-    /// Of its run.
+    /// The index of the line's run.
     index: usize,
     from: u64,
     bytes: u64,
 }
 
 impl LineFile {
-    /// The file, or a new one. What an earlier command wrote stays until the first line, or until
+    /// Opens the file, or makes it. The lines of an earlier command stay until the first line, or until
     /// [`Self::finish`].
     ///
     /// # Errors
-    /// It cannot be written, or another process holds it.
+    /// The file cannot be written, or another process has locked it.
     pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
         let mut own = Self::open(path)?;
         own.is_earlier = own.content.is_some();
         Ok(own)
     }
 
-    /// Removes what an earlier command wrote.
+    /// Removes the lines of an earlier command.
     fn remove_earlier(&mut self) -> anyhow::Result<()> {
         if self.is_earlier {
             self.file.set_len(0).with_context(|| cannot(&self.path))?;
@@ -65,11 +65,11 @@ impl LineFile {
         Ok(())
     }
 
-    /// The file with the results that it has, or made. Gives these by the indices of their runs,
+    /// Opens the file with its results, or makes it. Returns the results by the indices of their runs,
     /// and reports damaged lines.
     ///
     /// # Errors
-    /// As [`Self::create`]; or it is no regular file, or has the result of another run.
+    /// As [`Self::create`]; or the file is no regular file, or has a result of another run.
     pub(super) fn resume(
         path: &Path,
         index: &RunIndex,
@@ -81,13 +81,13 @@ impl LineFile {
             path.display()
         );
         let read = read_lines("--out", path, index)?;
-        // An unfinished line alone is what a run of that kind may leave.
+        // A run may leave a file with nothing but an unfinished line.
         ensure!(
             !read.lines.is_empty() || read.content.bytes == 0,
             "--out: {} has no result of `holdfast lab run`; remove it, or name another",
             path.display()
         );
-        // What is appended begins a line of its own.
+        // Cuts off an unfinished line: the next line must begin a new one.
         own.file
             .set_len(read.content.bytes)
             .with_context(|| cannot(path))?;
@@ -96,7 +96,7 @@ impl LineFile {
     }
 
     fn open(path: &Path) -> anyhow::Result<Self> {
-        // Not emptied before it is ours.
+        // The file is not emptied before it is locked.
         let file = OpenOptions::new().create(true).append(true).open(path);
         let file = file.with_context(|| cannot(path))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -116,7 +116,7 @@ impl LineFile {
         })
     }
 
-    /// The line of the run at `index`, by one write; if it does not get there, nothing of it stays.
+    /// Writes the line of the run at `index` by one write. After an error nothing of it stays.
     pub(super) fn write(&mut self, index: usize, mut line: String) -> anyhow::Result<()> {
         self.remove_earlier()?;
         line.push('\n');
@@ -133,8 +133,8 @@ impl LineFile {
         result.with_context(|| format!("--out: cannot write to {}", self.path.display()))
     }
 
-    /// Puts the lines in the order of the runs, without damaged ones and those that were there
-    /// twice.
+    /// Puts the lines in the order of the runs, and drops damaged lines and further results of the same
+    /// runs.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         self.remove_earlier()?;
         let Some(Content { bytes, mut written }) = self.content else {
@@ -145,7 +145,7 @@ impl LineFile {
             return Ok(());
         }
         written.sort_by_key(|line| line.index);
-        // A name may be a link to the file.
+        // The name may be a link: the rename must replace the file itself.
         let path = fs::canonicalize(&self.path).with_context(|| cannot(&self.path))?;
         put_in_order(&path, &written).with_context(|| {
             let shown = path.display();
@@ -155,7 +155,7 @@ impl LineFile {
 }
 
 impl Content {
-    /// The next line counts.
+    /// Adds the next line, which counts.
     fn add(&mut self, index: usize, bytes: u64) {
         let from = self.bytes;
         self.written.push(Written { index, from, bytes });
@@ -167,14 +167,14 @@ fn cannot(path: &Path) -> String {
     format!("--out: {} cannot be written", path.display())
 }
 
-/// Leaves these lines in the file, in this order. They are written to a file beside it, which then
-/// takes its name: it is whole at any time.
+/// Leaves only these lines in the file, in this order. They are written to a new file, which then
+/// replaces it: the file is whole at any time.
 fn put_in_order(path: &Path, lines: &[Written]) -> io::Result<()> {
     let mut part = path.to_owned().into_os_string();
     part.push(format!(".{}.part", std::process::id()));
     let part = PathBuf::from(part);
     let from = File::open(path)?;
-    // A file of that name is not ours.
+    // An existing file of that name belongs to another program.
     let to = OpenOptions::new().write(true).create_new(true).open(&part);
     let to =
         to.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", part.display())))?;
@@ -196,14 +196,14 @@ fn copy_lines(from: &File, to: File, lines: &[Written]) -> io::Result<()> {
     to.into_inner()?.sync_all()
 }
 
-/// What a file of results has.
+/// The content of a file of results.
 struct Read {
-    /// By the indices of their runs, without series: they are long, and stay in the file.
+    /// The results by the indices of their runs, without series: these are long, and stay in the file.
     lines: BTreeMap<usize, ResultLine>,
     content: Content,
 }
 
-/// The results in a file; of a run that is there twice the first one.
+/// The results in a file. Of two results of one run the first counts.
 ///
 /// # Errors
 /// As [`each_line`].
@@ -231,11 +231,11 @@ fn read_lines(option: &str, path: &Path, index: &RunIndex) -> anyhow::Result<Rea
     Ok(Read { lines, content })
 }
 
-/// Gives each complete line of a file of results, without its end: with its result and the index
-/// of the run, or none if it is damaged. Reports damaged lines.
+/// Calls `take` with each complete line of a file of results, without its line end. `take` also gets the
+/// index of the line's run and the result; none if the line is damaged. Reports damaged lines.
 ///
 /// # Errors
-/// The file cannot be read, or has the result of another run; or that of `take`.
+/// The file cannot be read, or has a result of another run; or the error of `take`.
 pub(super) fn each_line(
     option: &str,
     path: &Path,

@@ -38,14 +38,14 @@ struct Entry {
     name: String,
     file: PathBuf,
     runs: usize,
-    /// How many of them each substrate carries out.
+    /// How many of the runs each substrate carries out.
     runs_on: BTreeMap<&'static str, usize>,
     variants: Vec<String>,
     description: String,
 }
 
 impl Entry {
-    /// `model, linux (24), live (24)`: with the number of runs where that is not all.
+    /// `model, linux (24), live (24)`: with the number of runs if the substrate does not take all.
     fn substrates(&self) -> String {
         let all = SubstrateKind::ALL.map(SubstrateKind::name);
         let some = all.into_iter().filter_map(|name| {

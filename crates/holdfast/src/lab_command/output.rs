@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where results go: the standard output, or a file.
+//! The output of results: the standard output, or a file.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write as _};
@@ -32,7 +32,7 @@ pub(super) fn print(line: impl fmt::Display) -> anyhow::Result<()> {
     }
 }
 
-/// Where lines go.
+/// The output of lines.
 #[derive(Debug)]
 pub(super) enum Output {
     Nowhere,
@@ -41,8 +41,8 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// The line of the run at `index`, at once: what is there when the command is interrupted is
-    /// whole.
+    /// Writes the line of the run at `index` at once: after an interrupt the output has only whole
+    /// lines.
     pub(super) fn write(&mut self, index: usize, line: String) -> anyhow::Result<()> {
         match self {
             Self::Nowhere => Ok(()),
@@ -51,7 +51,7 @@ impl Output {
         }
     }
 
-    /// All runs were carried out.
+    /// Finishes the output after all runs were carried out.
     pub(super) fn finish(self) -> anyhow::Result<()> {
         match self {
             Self::File(file) => file.finish(),

@@ -12,7 +12,7 @@ use holdfast_lab::report::plot;
 
 use super::result_lines::read_all;
 
-/// How a drawing begins.
+/// The first bytes of a drawing.
 const SVG: &[u8] = b"<svg";
 
 /// Draw results

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `holdfast lab report`: a paper and what came out, as one HTML page.
+//! `holdfast lab report`: a paper and the results, as one HTML page.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(super) struct ReportArgs {
     jobs: Option<u16>,
 }
 
-/// Runs what is missing, and writes. A claim that differs is a result, not a failure.
+/// Makes the missing runs, and writes. A claim that differs is a result, not a failure.
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let stop = StopFlag::on_signals().context("cannot take over signals")?;
     let papers = papers(args.paper.as_deref())?;
@@ -100,8 +100,8 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The lines of the model, in the order of their runs: those that were given, and those
-/// of runs for which none was, carried out now.
+/// The lines of the model, in the order of their runs. A run without a given line is carried
+/// out now.
 fn measured(
     paper: &Paper,
     given: &[ResultLine],

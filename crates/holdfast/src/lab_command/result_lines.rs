@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use holdfast_lab::results::ResultLine;
 
-/// The lines of a file, in their order; `option` is what named it.
+/// The lines of a file, in their order; `option` is the option that has named the file.
 pub(super) fn read(option: &str, path: &Path) -> anyhow::Result<Vec<ResultLine>> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("{option}: {shown} cannot be read"))?;
@@ -27,7 +27,7 @@ pub(super) fn read(option: &str, path: &Path) -> anyhow::Result<Vec<ResultLine>>
         .collect()
 }
 
-/// Adds lines to those that are there: of a run that is in both, the first counts. How many
+/// Adds lines to `lines`. Of two results of one run the first counts. Returns how many
 /// were left out.
 pub(super) fn add(lines: &mut Vec<ResultLine>, more: Vec<ResultLine>) -> usize {
     let before = lines.len() + more.len();
@@ -36,15 +36,15 @@ pub(super) fn add(lines: &mut Vec<ResultLine>, more: Vec<ResultLine>) -> usize {
     before - lines.len()
 }
 
-/// The run of a line: files that overlap count it once.
+/// The run of a line: in overlapping files it counts once.
 fn run_of(line: &ResultLine) -> (u64, String, String, String) {
     let [substrate, scenario, variant] =
         [&line.substrate, &line.scenario, &line.variant].map(String::clone);
     (line.seed, substrate, scenario, variant)
 }
 
-/// All lines of the files that `option` names, each run once; reports how many were there more
-/// than once.
+/// All lines of the files that `option` names, each run once. Prints how many further results of the
+/// same runs were left out.
 pub(super) fn read_all(option: &str, paths: &[PathBuf]) -> anyhow::Result<Vec<ResultLine>> {
     let mut lines = Vec::new();
     for path in paths {

@@ -102,7 +102,7 @@ enum SubstrateArg {
 }
 
 impl SubstrateArg {
-    /// As the command line takes it.
+    /// The name on the command line.
     fn name(self) -> &'static str {
         SubstrateKind::from(self).name()
     }
@@ -121,10 +121,10 @@ impl From<SubstrateArg> for SubstrateKind {
 /// A run with its index among all runs of the scenarios.
 type Indexed<'a> = (usize, &'a Run);
 
-/// The runs that the substrate carries out; reports which it does not, and why.
+/// The runs that the substrate carries out. Prints which runs it does not carry out, and why.
 ///
 /// # Errors
-/// None is left, or a scenario named by its file needs hosts that the substrate has not.
+/// No run is left, or a scenario named by its file needs hosts that the substrate lacks.
 fn without_refused<'a>(
     mut runs: Vec<Indexed<'a>>,
     kind: SubstrateKind,
@@ -139,7 +139,7 @@ fn without_refused<'a>(
         }
     }
     for path in named {
-        // The library has its files under other names than the list.
+        // The library's files have other names than the list shows.
         let path = match library::find(path) {
             Some(file) if !path.exists() => file,
             _ => path.clone(),
@@ -172,17 +172,17 @@ fn without_refused<'a>(
     Ok(runs)
 }
 
-/// The results of a command, and where they go.
+/// The results of a command, and their output.
 #[derive(Debug)]
 struct Results {
     output: Output,
-    /// By the indices of their runs, without series: the table does not need them, and they are
-    /// long.
+    /// The results by the indices of their runs, without series: these are long, and the table does not
+    /// need them.
     lines: BTreeMap<usize, ResultLine>,
 }
 
 impl Results {
-    /// Opens the output; with the results that it has, if there is an index.
+    /// Opens the output. With an index, also reads the results that the file has.
     fn open(
         path: Option<&Path>,
         resumed: Option<&RunIndex<'_>>,
@@ -214,7 +214,7 @@ impl Results {
         }
     }
 
-    /// How many of these runs have a result.
+    /// The number of these runs that have a result.
     fn done(&self, runs: &[Indexed<'_>]) -> usize {
         runs.iter().filter(|(index, _)| self.has(*index)).count()
     }
@@ -224,7 +224,7 @@ impl Results {
         self.lines.contains_key(&index)
     }
 
-    /// The result of a run that has none yet, and its text.
+    /// Adds the result of a run that has none yet; `text` is its line.
     fn add(&mut self, index: usize, text: String, mut line: ResultLine) -> anyhow::Result<()> {
         self.output.write(index, text)?;
         line.series = None;
@@ -233,7 +233,7 @@ impl Results {
     }
 }
 
-/// Runs them; status 1 if bytes arrived that were not sent.
+/// Runs the scenarios; status 1 if bytes arrived that were not sent.
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let stop = StopFlag::on_signals().context("cannot take over signals")?;
     ensure!(
@@ -297,7 +297,7 @@ fn indices_in(path: &Path) -> anyhow::Result<BTreeSet<usize>> {
     indices.collect::<Result<_, _>>().with_context(cannot)
 }
 
-/// Executes the runs that have no result, on this machine.
+/// Makes the runs that have no result, on this machine.
 fn run_here(
     args: &RunArgs,
     runs: &[Indexed<'_>],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which run of a command a line of results is of.
+//! Finds the run of a command to which a line of results belongs.
 
 use std::collections::HashMap;
 
@@ -8,10 +8,10 @@ use holdfast_lab::results::{COMMIT, ResultLine};
 use holdfast_lab::scenario::{Parameters, Run, word};
 use holdfast_lab::substrate::SubstrateKind;
 
-/// Each line with all keys that its run reads has these. No scenario of the repository gives all of them.
+/// A line that has all keys that its run reads has these three. No scenario of the repository gives all three.
 const IN_COMPLETE_LINES: [&str; 3] = ["fh.sack", "mh.sack", "mobile.scheme"];
 
-/// The runs of a command by what their lines have.
+/// The runs of a command, by the fields that identify them in lines.
 pub(super) struct RunIndex<'a> {
     runs: &'a [Run],
     kind: SubstrateKind,
@@ -20,7 +20,7 @@ pub(super) struct RunIndex<'a> {
 }
 
 impl<'a> RunIndex<'a> {
-    /// Of all runs of the command's scenarios, on one substrate, whose name in lines may be another.
+    /// Indexes all runs of the command's scenarios on one substrate. `substrate` is its name in lines.
     ///
     /// # Errors
     /// The lines of two runs could not be distinguished.
@@ -51,7 +51,7 @@ impl<'a> RunIndex<'a> {
     /// The index of a line's run.
     ///
     /// # Errors
-    /// It is of no run of this command, or of one with other conditions.
+    /// The line is of no run of this command, or of a run with other conditions.
     pub(super) fn find(&self, line: &ResultLine) -> anyhow::Result<usize> {
         let key = (line.scenario.as_str(), line.variant.as_str(), line.seed);
         let index = self.indices.get(&key).copied();
@@ -68,7 +68,7 @@ impl<'a> RunIndex<'a> {
             bail!("the line is of an older program, without its conditions; name another file");
         }
         let run = &self.runs[index];
-        // A line of an older program has only what its scenario gives.
+        // A line of an older program has only the keys that its scenario gives.
         let is_complete = IN_COMPLETE_LINES
             .iter()
             .all(|key| line.conditions.contains_key(*key));
@@ -77,7 +77,7 @@ impl<'a> RunIndex<'a> {
         } else {
             as_read(&run.given)?
         };
-        // Another version may read keys that this one does not know, and the other way round.
+        // Each of two versions may read keys that the other does not know.
         let has_same_keys = !is_complete || line.commit == COMMIT;
         if let Some(differing) = differing(&line.conditions, &now, has_same_keys) {
             bail!("{differing}; restore the scenario, or name another file");
@@ -86,12 +86,12 @@ impl<'a> RunIndex<'a> {
     }
 }
 
-/// Read from the same text as a line's: a number's last bit may depend on that.
+/// The conditions after a round trip through JSON, like those of a line: a number's last bit may depend on it.
 fn as_read(conditions: &Parameters) -> anyhow::Result<Parameters> {
     Ok(serde_json::from_str(&serde_json::to_string(conditions)?)?)
 }
 
-/// The first key that two runs do not have alike. Unless they have the `same_keys`, one that only one of them has
+/// The first key in which two runs differ. Without `same_keys` a key that only one of them has
 /// does not count.
 fn differing(was: &Parameters, is: &Parameters, same_keys: bool) -> Option<String> {
     let is_compared = |key: &str| same_keys || was.contains_key(key) && is.contains_key(key);

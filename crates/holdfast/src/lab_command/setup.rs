@@ -43,7 +43,7 @@ fn jobs(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Builds it, or reports that it exists.
+/// Builds the kernel, or reports that it exists.
 pub(super) fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
     let stop = StopFlag::on_signals().context("cannot take over signals")?;
     let options = SetupOptions {

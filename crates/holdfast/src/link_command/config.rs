@@ -16,7 +16,7 @@ use super::LinkArgs;
 /// The seed unless one is given.
 const SEED_DEFAULT: u64 = 1;
 
-/// What the link does, checked.
+/// The checked settings of the link.
 #[derive(Clone, Debug)]
 pub(super) struct LinkConfig {
     /// Seed of all that is random.
@@ -73,7 +73,7 @@ impl LinkConfig {
         let uplink = plan("uplink", &file.uplink)?;
         Ok(Self {
             seed,
-            // A trace of each direction's own rate is no schedule of both.
+            // Two traces of the directions' own rates make no common schedule.
             outages_shared: *downlink.outages == *uplink.outages
                 && [&file.downlink, &file.uplink].map(|own| &own.outages) == [&file.outages; 2],
             downlink,
@@ -88,7 +88,7 @@ fn explain(origin: &str, direction: &str, error: SettingsError) -> anyhow::Error
     anyhow!("{origin}: {}", error.within(direction))
 }
 
-/// `given` is what is given for the uplink.
+/// `given` are the settings that are given for the uplink.
 fn explain_half_duplex(origin: &str, given: &Table, error: &HalfDuplexError) -> anyhow::Error {
     let value = error
         .key
@@ -102,7 +102,7 @@ fn explain_half_duplex(origin: &str, given: &Table, error: &HalfDuplexError) -> 
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const TRACE_BYTES_MAX: u64 = 1 << 28;
 
-/// The file, with what it sets for both directions in each, and its table `uplink` as it is given.
+/// The file, with its settings for both directions copied to each; and its table `uplink` as written.
 fn read_file(path: &Path) -> anyhow::Result<(LinkFile, Table)> {
     let text = read_up_to(path, FILE_BYTES_MAX).map_err(|error| {
         anyhow!(
@@ -119,7 +119,7 @@ fn read_file(path: &Path) -> anyhow::Result<(LinkFile, Table)> {
         ("uplink", &mut file.uplink),
     ];
     for (name, settings) in directions {
-        // Programs write every key: `none` leaves the outages of both.
+        // Programs write every key: `none` in a direction means the outages of both.
         if settings.outages == OutageSettings::None {
             settings.outages = file.outages.clone();
         }
@@ -139,8 +139,8 @@ fn read_trace(folder: Option<&Path>, file: &str) -> Result<String, String> {
     read_up_to(&path, TRACE_BYTES_MAX).map_err(|error| error.to_string())
 }
 
-/// Lays the flags over the file: those for both directions, then each direction's own. The result
-/// is what `--uplink` gives.
+/// Applies the flags to the file: first those for both directions, then each direction's own. Returns
+/// what `--uplink` gives.
 fn apply_flags(file: &mut LinkFile, args: &LinkArgs) -> anyhow::Result<Table> {
     file.seed = args.seed.or(file.seed);
     let outages = args.outage.iter().map(|text| parse_outage(text));
@@ -173,7 +173,7 @@ fn apply_flags(file: &mut LinkFile, args: &LinkArgs) -> anyhow::Result<Table> {
     overlay("--uplink", &mut file.uplink, args.uplink.as_deref())
 }
 
-/// Lays `key = value, ...` over the settings that are there; the keys with their values.
+/// Applies `key = value, ...` to the settings; returns the keys with their values.
 fn overlay(flag: &str, settings: &mut LinkSettings, text: Option<&str>) -> anyhow::Result<Table> {
     let Some(text) = text else {
         return Ok(Table::new());

@@ -32,12 +32,12 @@ use super::event_log::{EventLog, LinkLogEvent};
 use super::trace::LinkTrace;
 use super::{CarrierArg, LinkArgs, Side, StartArg};
 
-/// How late the kernel may fire a timer.
+/// The longest time by which the kernel may delay a timer, in nanoseconds.
 const TIMER_SLACK_NS: &str = "1000";
-/// Our priority among the machine's programs: a late link is a wrong link.
+/// The nice value of the link's thread: a late link is a wrong link.
 const NICE: i32 = -15;
 
-/// Whether a packet is for one receiver: multicast is the kernels' own talk.
+/// Whether a packet is for one receiver. Multicast packets are the kernels' own.
 fn is_unicast(packet: &[u8]) -> bool {
     match packet.first().map(|first| first >> 4) {
         Some(4) => packet.get(16).is_some_and(|&first| first < 224),
@@ -46,23 +46,23 @@ fn is_unicast(packet: &[u8]) -> bool {
     }
 }
 
-/// Asks for being on time: by default the kernel may put each timer off by 50 us
-/// to save wake-ups, and lets us wait for a processor as long as anybody. Where
-/// it refuses (no privilege) the link is exact only on an idle machine.
+/// Makes the link punctual. By default the kernel may delay each timer by 50 us to save wake-ups, and
+/// lets this thread wait for a processor like any other. Without the privilege to change this,
+/// the link is exact only on an idle machine.
 fn sharpen_timing() {
     drop(std::fs::write("/proc/self/timerslack_ns", TIMER_SLACK_NS));
-    // Of the calling thread alone.
+    // Only for the calling thread.
     let _ = rustix::process::setpriority_process(None, NICE);
 }
 
-/// The signals that end a link as something to wait for. SIGHUP is among them: a terminal that
-/// closes ends what runs in it.
+/// The signals that end a link, as a descriptor to wait for. SIGHUP is one of them: a terminal that
+/// closes ends its programs.
 pub(super) struct Signals {
     received: UnixStream,
 }
 
 impl Signals {
-    /// Takes them over.
+    /// Takes the signals over.
     pub(super) fn register() -> io::Result<Self> {
         let (received, sender) = UnixStream::pair()?;
         for signal in [SIGTERM, SIGINT, SIGQUIT, SIGHUP] {
@@ -86,7 +86,7 @@ pub(super) struct Emulator {
     log_packets: bool,
     sampler: Option<Sampler>,
     start: Option<Start>,
-    /// Time zero of outages and traces, once there.
+    /// Time zero of outages and traces, once they have started.
     origin: Instant,
     input: Option<File>,
     line: Vec<u8>,
@@ -189,7 +189,7 @@ impl Emulator {
         })
     }
 
-    /// Waits for whatever comes first; true if it is the end.
+    /// Waits for the first event; true if the link must end.
     fn wait(&mut self, signals: &Signals) -> anyhow::Result<bool> {
         let timeout = self.timeout();
         let watched = (
@@ -203,7 +203,7 @@ impl Emulator {
         Ok(ended)
     }
 
-    /// From now to the next thing that happens by itself.
+    /// The time until something is due.
     fn timeout(&mut self) -> Option<Duration> {
         let start = match self.start {
             Some(Start::At(at)) => Some(at),
@@ -222,7 +222,7 @@ impl Emulator {
         Some(due.saturating_since(now()))
     }
 
-    /// The next change of either direction that carrier and log have to follow.
+    /// The next change of either direction for carrier and log.
     fn next_change(&mut self) -> Option<Instant> {
         if self.start.is_some() {
             return None;
@@ -236,7 +236,7 @@ impl Emulator {
         self.origin + model_time.saturating_since(Instant::ZERO)
     }
 
-    /// The time for the models: it does not pass a start that is still to come.
+    /// The time for the models. It stops at a start that is still to come.
     fn model_now(&self) -> Instant {
         match self.start {
             Some(Start::At(at)) => now().min(at),
@@ -292,7 +292,7 @@ impl Emulator {
         }
     }
 
-    /// The direction whose model a packet from `side` goes through, and as whose: on a
+    /// The direction whose model a packet from `side` goes through, and the packet's station there: on a
     /// half-duplex medium the two ends take turns.
     fn medium(&self, side: Side) -> (Side, Station) {
         match side {
@@ -301,7 +301,7 @@ impl Emulator {
         }
     }
 
-    /// Gives the model what waits in a device.
+    /// Gives the model the packets that wait in a device.
     fn read_device(&mut self, side: Side) -> anyhow::Result<()> {
         while let Some(bytes) = self.devices.read(side)? {
             let t = self.model_now();
@@ -316,7 +316,7 @@ impl Emulator {
             let lane = self.lane(medium);
             let priority = lane.plan.priority_of(dscp(&bytes));
             let packet = Carried { from: side, bytes };
-            // What is dropped is counted by the model.
+            // The model counts what it drops.
             let _: Enqueue = lane
                 .model
                 .enqueue_from(station, priority, packet, on_medium, t);
@@ -324,7 +324,7 @@ impl Emulator {
         Ok(())
     }
 
-    /// Writes what is due into the devices.
+    /// Writes the packets that are due into the devices.
     fn deliver(&mut self, now: Instant) -> anyhow::Result<()> {
         for side in [Side::Fh, Side::Mh] {
             while let Some(departure) = self.lane(side).model.poll_departure(now) {
@@ -345,7 +345,7 @@ impl Emulator {
             Side::Mh => Side::Fh,
         };
         for bit in departure.flipped_bits {
-            // The last ones may be in the frame around the packet.
+            // The last bits may be in the frame around the packet.
             if let Some(byte) = packet.get_mut(bit as usize / 8) {
                 *byte ^= 0x80 >> (bit % 8);
             }

@@ -20,8 +20,8 @@ const NAMESPACE: &str = "takes a path as /run/netns/mh, or the number of a proce
 /// An address with its prefix length.
 type AddressPrefix = (IpAddr, u8);
 
-/// Creates the device of one side, up and with its addresses. `flag` is how the
-/// side's flags begin.
+/// Creates the device of one side, up and with its addresses. `flag` is the beginning of the
+/// side's flags.
 pub(super) fn open_endpoint(
     flag: &str,
     namespace: Option<&str>,
@@ -53,7 +53,7 @@ pub(super) fn open_endpoint(
             }
             let tun = Tun::create(&options).with_context(|| format!("{flag}-if {name}"))?;
             // No link-local address, no solicitations: only its users' packets are on the link.
-            // It fails if the kernel has no IPv6, and then there are none.
+            // An error means that the kernel has no IPv6: then there are none anyway.
             drop(sysctl(
                 &format!("net/ipv6/conf/{}/addr_gen_mode", tun.name()),
                 "1",

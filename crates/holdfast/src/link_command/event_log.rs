@@ -14,7 +14,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum LinkLogEvent<'a> {
-    /// The devices are there.
+    /// The devices exist.
     Ready {
         /// When.
         t_ns: u64,
@@ -29,7 +29,7 @@ pub(super) enum LinkLogEvent<'a> {
         /// The seed.
         seed: u64,
     },
-    /// The time zero of outages and traces.
+    /// Time zero of outages and traces.
     Start {
         /// When.
         t_ns: u64,
@@ -86,7 +86,7 @@ pub(super) enum LinkLogEvent<'a> {
     },
 }
 
-/// The log, if one is asked for.
+/// The log, if the arguments name one.
 pub(super) struct EventLog {
     output: Option<BufWriter<Box<dyn Write>>>,
 }
@@ -107,7 +107,7 @@ impl EventLog {
         })
     }
 
-    /// Writes an event; all but single packets and samples at once.
+    /// Writes an event. Single packets and samples may wait in the buffer.
     pub(super) fn write(&mut self, event: &LinkLogEvent<'_>) -> anyhow::Result<()> {
         let Some(output) = &mut self.output else {
             return Ok(());

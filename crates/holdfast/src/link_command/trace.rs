@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packets of `holdfast link` as pcapng files: each as it enters and as it leaves, in
-//! one file, or in one for each device.
+//! The packets of `holdfast link` as pcapng files: each packet as it enters and as it leaves. There is
+//! one file for both devices, or one for each device.
 
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -14,16 +14,16 @@ use super::{LinkArgs, Side};
 /// Traces being written.
 #[derive(Debug)]
 pub(super) struct LinkTrace {
-    /// Both devices in one file, in the order of [`Side`].
+    /// The file for both devices, in the order of [`Side`].
     both: Option<PacketTrace>,
-    /// Each in its own.
+    /// The files for one device each.
     each: [Option<PacketTrace>; 2],
-    /// Time zero of CLOCK_MONOTONIC, since 1970.
+    /// Time zero of CLOCK_MONOTONIC, as time since 1970.
     boot: Duration,
 }
 
 impl LinkTrace {
-    /// Creates the files that are asked for; none: there are none.
+    /// Creates the files that the arguments name; none if they name none.
     pub(super) fn create(args: &LinkArgs) -> anyhow::Result<Option<Self>> {
         let devices = [
             (args.fh_if.as_str(), "the link's device on the FH's side"),
@@ -84,7 +84,7 @@ impl LinkTrace {
         }
     }
 
-    /// Writes what is left.
+    /// Writes the rest.
     pub(super) fn finish(self) -> anyhow::Result<()> {
         for trace in self.both.into_iter().chain(self.each.into_iter().flatten()) {
             let left_out = trace.finish()?;

@@ -21,10 +21,11 @@ pub(super) const THREAD: &str = "log";
 /// The largest number of lines that wait to be written: some hundred kB.
 const LINES_MAX: usize = 1024;
 
-/// Time between two tries to write while the descriptor has no room.
+/// Time between two attempts to write while the descriptor has no room.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// After this number of limits the last lines are lost: a disk may hang. Shorter than the units' `WatchdogSec`.
+/// After this number of limits the wait for the last lines ends, and they are lost: a disk may hang. The
+/// whole wait is shorter than the units' `WatchdogSec`.
 const LIMITS_MAX: u32 = 10;
 
 enum Entry {
@@ -39,11 +40,11 @@ enum Entry {
 struct Shared {
     /// Lines that wait.
     queued: AtomicUsize,
-    /// Lines that found no room, and that no line has counted yet.
+    /// Lines for which the queue had no room, and that no line has counted yet.
     lost: AtomicU64,
 }
 
-/// What a log writes to, a whole line at a time; clones share it.
+/// The output of a log, in whole lines; clones share it.
 #[derive(Clone)]
 pub(super) struct LossyWriter {
     entries: Sender<Entry>,
@@ -51,7 +52,7 @@ pub(super) struct LossyWriter {
 }
 
 impl LossyWriter {
-    /// Starts the thread that writes to `sink`. `lost_line` makes the line that counts lost ones.
+    /// Starts the thread that writes to `sink`. `lost_line` makes the line that counts lost lines.
     pub(super) fn start(
         sink: impl Write + Send + 'static,
         lost_line: impl Fn(u64) -> String + Send + 'static,
@@ -66,7 +67,7 @@ impl LossyWriter {
             lost_line,
         };
         thread::Builder::new().name(THREAD.into()).spawn(move || {
-            // It runs before the daemon drops those of its first thread. If this fails, that does too.
+            // The daemon drops its first thread's capabilities later. If the drop fails here, it fails there too.
             let _ = holdfast_net::privileges::drop_capabilities();
             output.run(&entries);
         })?;
@@ -81,8 +82,8 @@ impl LossyWriter {
         self.send(Entry::Reason(line.as_bytes().to_vec()));
     }
 
-    /// Waits until all lines are written, for `limit` at most if the reader takes nothing: no line was written, and
-    /// `has_room` reports no room. Otherwise the thread or the disk is only late, and it waits longer.
+    /// Waits until all lines are written. It gives up after `limit` if no line was written and `has_room` is
+    /// false: the reader takes nothing. Otherwise only the thread or the disk is late, and it waits longer.
     pub(super) fn flush_within(&self, limit: Duration, mut has_room: impl FnMut() -> bool) {
         let (done, is_done) = channel();
         self.send(Entry::Flush(done));
@@ -126,10 +127,10 @@ impl Write for LossyWriter {
 /// The thread's side.
 struct Output<S, L> {
     sink: S,
-    /// A line was begun and could not be ended.
+    /// A line was begun and could not be finished.
     is_torn: bool,
     shared: Arc<Shared>,
-    /// Lost lines that are to be counted by the next line.
+    /// Lost lines that the next line must count.
     lost: u64,
     lost_line: L,
 }
@@ -141,7 +142,7 @@ impl<S: Write, L: Fn(u64) -> String> Output<S, L> {
                 Entry::Line(line) => {
                     self.shared.queued.fetch_sub(1, Ordering::Relaxed);
                     self.write_counted(&line);
-                    // By now, as the reader may have taken long.
+                    // Checked after the write, which may have taken long.
                     if self.shared.queued.load(Ordering::Relaxed) == 0 {
                         self.count_lost();
                     }
@@ -153,14 +154,14 @@ impl<S: Write, L: Fn(u64) -> String> Output<S, L> {
                 Entry::Flush(done) => {
                     self.count_lost();
                     self.report_lost();
-                    // Its sender may have waited too long already.
+                    // The sender may have given up the wait.
                     let _ = done.send(());
                 }
             }
         }
     }
 
-    /// Counts lines that found no room: only when the queue is empty, so that one line counts many.
+    /// Counts the lines that found no room. Called only when the queue is empty, so that one line counts many.
     fn count_lost(&mut self) {
         let lost = self.shared.lost.swap(0, Ordering::Relaxed);
         self.lost += lost;
@@ -175,10 +176,10 @@ impl<S: Write, L: Fn(u64) -> String> Output<S, L> {
         }
     }
 
-    /// Writes a line, after one that counts the lines lost before.
+    /// Writes a line, after a line that counts the lines lost before.
     fn write_counted(&mut self, line: &[u8]) {
         self.report_lost();
-        // The reader has ended, or the disk is full.
+        // An error means that the reader has ended, or that the disk is full.
         if self.write(line).is_err() {
             self.lost += 1;
         }
@@ -198,7 +199,7 @@ impl<S: Write, L: Fn(u64) -> String> Output<S, L> {
         self.sink.flush()
     }
 
-    /// How much of it was written.
+    /// Returns how many bytes were written.
     fn write_part(&mut self, octets: &[u8]) -> io::Result<usize> {
         loop {
             match self.sink.write(octets) {

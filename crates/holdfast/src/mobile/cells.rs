@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cells that a mobile may be in, and in which it is.
+//! The cells that a mobile may be in, and its present cell.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,9 +11,9 @@ use tokio::sync::mpsc::Sender;
 
 use crate::settings::{self, resolve};
 
-/// Time between two tries to find the gateway's address by its name.
+/// Time between two attempts to resolve the gateway's name.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(5);
-/// The same once it is found: the name may have another address later.
+/// The same after an address was found: the name may have another address later.
 const RESOLVE_AFRESH: Duration = Duration::from_secs(300);
 
 /// A gateway and the link to it.
@@ -23,11 +23,11 @@ pub(super) struct Cell {
     pub(super) interface: String,
     /// Its carrier, as last seen; `None` before it was seen.
     pub(super) carrier: Option<bool>,
-    /// There was no interface at the start: no report will show its carrier until there is one.
+    /// The interface did not exist at the start: until it appears no report shows its carrier.
     began_absent: bool,
     /// The gateway's address for signals, once it is known.
     pub(super) gateway: Option<SocketAddr>,
-    /// What signals go out by.
+    /// The socket that sends the signals.
     pub(super) socket: Option<UdpSocket>,
     /// The gateway's challenge when the mobile was last here.
     pub(super) challenge: Option<GatewayChallenge>,
@@ -41,8 +41,8 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// The cells of the settings; the mobile is taken to be in the first. `exists`: whether there is
-    /// an interface of this name.
+    /// The cells of the settings. The mobile is assumed to be in the first. `exists`: whether an
+    /// interface of this name exists.
     pub(super) fn new(cells: &[settings::Cell], exists: impl Fn(&str) -> bool) -> Self {
         let cells = cells.iter().map(|cell| Cell {
             interface: cell.interface.clone(),
@@ -58,12 +58,12 @@ impl Cells {
         }
     }
 
-    /// The one in which the mobile is.
+    /// The cell in which the mobile is.
     pub(super) fn present(&self) -> &Cell {
         &self.cells[self.present]
     }
 
-    /// Its number.
+    /// The number of that cell.
     pub(super) const fn number(&self) -> usize {
         self.present
     }
@@ -73,7 +73,7 @@ impl Cells {
         self.cells.get_mut(number)
     }
 
-    /// An interface has a carrier, or none.
+    /// Notes the carrier of an interface.
     pub(super) fn note_carrier(&mut self, interface: &str, carrier: bool) {
         let on_it = self
             .cells
@@ -88,7 +88,7 @@ impl Cells {
         self.cells.iter().position(is_it)
     }
 
-    /// Where the mobile is by its default routes' next hops, the preferred first, and by the
+    /// The cell of the mobile, by the next hops of its default routes, the preferred first, and by the
     /// carriers.
     pub(super) fn choose(&self, next_hops: &[IpAddr]) -> usize {
         let routed = next_hops.iter().find_map(|hop| self.of_gateway(*hop));
@@ -104,7 +104,7 @@ impl Cells {
         routed.or_else(by_carrier).unwrap_or(self.present)
     }
 
-    /// The mobile is in this cell now. `leave` gets the last challenge of its gateway, if there was one,
+    /// Enters this cell. `leave` gets the last challenge of its gateway, if there was one,
     /// and returns the challenge of the cell before.
     pub(super) fn enter(
         &mut self,
@@ -117,7 +117,7 @@ impl Cells {
     }
 }
 
-/// A socket that signals to the gateway are sent with. Errors: the kernel has no such family.
+/// A socket for signals to the gateway. Errors: the kernel lacks the address family.
 pub(super) fn signal_socket(gateway: SocketAddr) -> io::Result<UdpSocket> {
     let socket = socket_of_family(gateway)?;
     socket.set_nonblocking(true)?;
@@ -138,7 +138,7 @@ fn has_route(address: SocketAddr) -> bool {
     socket_of_family(address).is_ok_and(|socket| socket.connect(address).is_ok())
 }
 
-/// Finds the gateway's address, however long its name cannot be resolved, and looks for another one from time to time.
+/// Resolves the gateway's name until an address is found, then again from time to time.
 pub(super) async fn find_gateway(cell: usize, gateway: String, found: Sender<(usize, SocketAddr)>) {
     let mut present = None;
     loop {
@@ -153,7 +153,7 @@ pub(super) async fn find_gateway(cell: usize, gateway: String, found: Sender<(us
                     }
                 }
             }
-            // The name service may be beyond the link that is down.
+            // The name service may be behind the link that is down.
             Ok(Err(error)) if present.is_some() => {
                 tracing::debug!(gateway, %error, "the gateway is not found; its address stays");
             }
@@ -170,8 +170,8 @@ pub(super) async fn find_gateway(cell: usize, gateway: String, found: Sender<(us
     }
 }
 
-/// The address to use instead of the present one. A name may have several, in another order each time: those with a
-/// route come first. While the link is down there may be none.
+/// The address to use instead of the present one. A name may have several, in changing order: those with a
+/// route come first. While the link is down none may have a route.
 fn another_address(
     present: Option<SocketAddr>,
     addresses: &[SocketAddr],

@@ -26,13 +26,13 @@ use crate::settings::{Cell, MobileSettings, resolve};
 /// How long the gateway may take to answer, with the repetitions of a lost datagram.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
-/// Looks at everything.
+/// Runs all checks.
 pub(crate) fn run(settings: &MobileSettings) -> Vec<Finding> {
     let name = &settings.interface;
     let attaches = settings.uplink.is_some() || settings.host.is_some();
     let subject = match Subject::find(name) {
         Ok(subject) => Some(subject),
-        // `lo` may have the address that the mobile keeps in all cells.
+        // `lo` may have the address that the mobile has in all cells.
         Err(error) if error.kind() == io::ErrorKind::Unsupported && !attaches => None,
         Err(error) if error.kind() == io::ErrorKind::Unsupported => {
             return vec![Finding::problem(error.to_string(), "see: ip link")];
@@ -61,14 +61,14 @@ pub(crate) fn run(settings: &MobileSettings) -> Vec<Finding> {
         let cells = settings.cells.iter();
         findings.extend(cells.filter_map(|cell| check_gateway(cell, settings.key.as_ref()?)));
     }
-    // Without TCX the programs of the running daemon would be replaced, and then removed.
+    // Without TCX the check would replace the running daemon's programs, and then remove its own.
     if !is_running && attaches {
         findings.push(check_data_path(name, attach(settings)));
     }
     findings
 }
 
-/// Whether the programs detach by themselves when the daemon dies.
+/// Attaches for a moment. True if the programs detach by themselves when the daemon dies.
 fn attach(settings: &MobileSettings) -> io::Result<bool> {
     let (name, mode) = (&settings.interface, AttachMode::Auto);
     let mut detaches = true;
@@ -96,7 +96,7 @@ fn attach(settings: &MobileSettings) -> io::Result<bool> {
     Ok(detaches)
 }
 
-/// The sources that the settings name, beside the carrier.
+/// Checks the sources that the settings name, except the carrier.
 fn check_sources(settings: &MobileSettings) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut fails = |problem: String, remedy: &str| {
@@ -132,8 +132,8 @@ fn check_sources(settings: &MobileSettings) -> Vec<Finding> {
     findings
 }
 
-/// Whether the gateway answers a signal. It gets a first message, which it answers by a challenge and
-/// which changes nothing there: no message follows.
+/// Whether the gateway answers a signal. The gateway answers a first message by a challenge, and
+/// changes nothing: no further message follows.
 fn check_gateway(cell: &Cell, key: &MobileKey) -> Option<Finding> {
     let gateway = cell.gateway.as_ref()?;
     let interface = &cell.interface;
@@ -172,7 +172,7 @@ fn is_address_of(own: std::net::IpAddr, interface: &str) -> bool {
     found.is_ok_and(|found| found.contains(&own))
 }
 
-/// The own address to the gateway, and whether the gateway answers.
+/// The local address toward the gateway, and whether the gateway answers.
 fn challenged(gateway: SocketAddr, key: &MobileKey) -> io::Result<(std::net::IpAddr, bool)> {
     let any = if gateway.is_ipv6() {
         "[::]:0"
@@ -191,7 +191,7 @@ fn challenged(gateway: SocketAddr, key: &MobileKey) -> io::Result<(std::net::IpA
     while started.elapsed() < ANSWERS_WITHIN {
         let nonce = random_bytes().map_err(io::Error::other)?;
         if let Some(message) = session.poll_transmit(now(), &nonce) {
-            // Refused by a port that nothing listens on: it is repeated.
+            // A port without a listener refuses the message: it is repeated.
             let _ = socket.send(&message);
         }
         let wait = session.poll_timeout().saturating_since(now());

@@ -14,13 +14,13 @@ use crate::settings::MobileSettings;
 #[derive(Debug)]
 pub(super) struct HandoffTimes {
     control: CongestionControl,
-    /// The indices of the interfaces that the cells have, the last ones known.
+    /// The last known index of each cell's interface.
     indices: BTreeMap<String, Option<u32>>,
 }
 
 impl HandoffTimes {
-    /// Registers it if the settings want it. None, with a line in the log, if the kernel
-    /// cannot: nothing else of the daemon needs it.
+    /// Registers the congestion control if the settings name one. None, with a line in the log, if the
+    /// kernel cannot: the daemon works without it.
     pub(super) fn open(settings: &MobileSettings) -> Option<Self> {
         let name = settings.congestion_control.as_deref()?;
         match CongestionControl::register(name) {
@@ -46,8 +46,8 @@ impl HandoffTimes {
         }
     }
 
-    /// An interface has this index now. A modem that was away has a new one: a handoff in progress
-    /// continues under the new index.
+    /// Notes an interface's index. A modem that was away has a new index: a handoff in progress
+    /// continues under it.
     pub(super) fn note_interface(&mut self, state: &InterfaceState) {
         let ifindex = state.ifindex;
         let Some(known) = self.indices.get_mut(&state.name).filter(|_| !state.removed) else {
@@ -59,7 +59,7 @@ impl HandoffTimes {
         warn_if_failed(self.control.rename(old, ifindex));
     }
 
-    /// The link by the interface `name` changed.
+    /// Reports an event of the link on the interface `name`.
     pub(super) fn handle_link(&self, event: LinkEvent, name: &str) {
         let Some(&Some(ifindex)) = self.indices.get(name) else {
             return;

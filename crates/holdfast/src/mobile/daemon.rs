@@ -40,7 +40,7 @@ mod requests;
 use link::Link;
 pub(super) use requests::DaemonCounters;
 
-/// Runs the daemon until SIGTERM, SIGINT or SIGQUIT. Metrics have these counters.
+/// Runs the daemon until SIGTERM, SIGINT or SIGQUIT. The metrics show `counters`.
 pub(super) fn run(args: MobileDaemonArgs, counters: CountersByName) -> anyhow::Result<()> {
     let settings = args.settings()?;
     log::set_filter(settings.log_filter.as_deref());
@@ -48,14 +48,14 @@ pub(super) fn run(args: MobileDaemonArgs, counters: CountersByName) -> anyhow::R
         interface::check_name(&cell.interface)?;
     }
     let _lock = InterfaceLock::take(DaemonKind::Mobile, &settings.interface)?;
-    // It is registered once, with this process's own capabilities.
+    // Registered before the broker starts and this process loses its capabilities.
     let congestion = HandoffTimes::open(&settings);
     broker::start(DaemonKind::Mobile, [&settings.interface], false)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     let ended = runtime.block_on(Daemon::open(args, settings, congestion)?.run(counters));
-    // A resolver that waits for its servers has no part in the end.
+    // Does not wait for a resolver that waits for its servers.
     runtime.shutdown_background();
     ended
 }
@@ -70,11 +70,11 @@ struct Daemon {
     cells: Cells,
     /// The reports of the link sources.
     link: Link,
-    /// What is done for the flows, if anything.
+    /// Serves the flows, if there is a scheme.
     host: Option<Host>,
-    /// What is kept of what is sent from here, if anything.
+    /// Serves what the mobile sends in an outage, if the settings want it.
     uplink: Option<Uplink>,
-    /// The congestion control for what is sent from here, if there is one.
+    /// The congestion control for what the mobile sends, if the settings name one.
     congestion: Option<HandoffTimes>,
     handovers: u64,
     send_errors: u64,
@@ -103,7 +103,7 @@ impl Daemon {
         };
         let host = settings.host.map(|host| {
             let decompresses = settings.decompress && settings.key.is_some();
-            // A daemon with signals goes on without them.
+            // A daemon with signals runs even if it cannot follow the flows.
             let may_wait = settings.key.is_some();
             let (interface, flows_max) = (&settings.interface, settings.flows_max);
             Host::open(interface, host, flows_max, decompresses, may_wait)
@@ -210,7 +210,7 @@ impl Daemon {
         broker::check()
     }
 
-    /// Nothing more is done for the flows.
+    /// Releases flows and uplink, and logs the last outages.
     fn release(&mut self) {
         if let Some(host) = &mut self.host {
             host.release();
@@ -225,7 +225,7 @@ impl Daemon {
         Instant::ZERO + self.started.elapsed()
     }
 
-    /// When something is due.
+    /// The time until something is due.
     fn timeout(&self) -> Option<Duration> {
         let host = self.host.as_ref().and_then(Host::timeout);
         let link = self.link.timeout(self.now());
@@ -240,7 +240,7 @@ impl Daemon {
         .min()
     }
 
-    /// When something is to be sent; never before it is known where to, and what.
+    /// The time until a signal is due; none while gateway or carrier are unknown.
     fn signal_timeout(&self) -> Option<Duration> {
         let cell = self.cells.present();
         cell.socket.as_ref()?;
@@ -248,9 +248,9 @@ impl Daemon {
         Some(self.session.poll_timeout().saturating_since(self.now()))
     }
 
-    /// The gateway compresses only while this daemon restores.
+    /// Announces decompression while it works: the gateway compresses only then.
     fn announce_abilities(&mut self) {
-        // In a cell on another interface nothing is restored.
+        // In a cell on another interface nothing is decompressed.
         let here = |host: &Host| host.interface() == self.cells.present().interface;
         let can = |host: &Host| host.can_decompress() && here(host);
         let abilities = if self.host.as_ref().is_some_and(can) {
@@ -261,7 +261,7 @@ impl Daemon {
         self.session.set_abilities(abilities, self.now());
     }
 
-    /// Something became of the link: for the flows.
+    /// Reports an event of the link to all parts that serve flows.
     fn notify_host(&mut self, event: LinkEvent) {
         self.notify_uplink(event);
         if let Some(congestion) = &self.congestion {
@@ -272,16 +272,16 @@ impl Daemon {
         }
     }
 
-    /// Something became of the link: for what is kept of what is sent from here.
+    /// Reports an event of the link to the uplink.
     fn notify_uplink(&self, event: LinkEvent) {
-        // Of a cell on another interface it is no news for this one's packets.
+        // A cell on another interface does not concern the packets on this one.
         let is_here = self.cells.present().interface == self.settings.interface;
         if let Some(uplink) = self.uplink.as_ref().filter(|_| is_here) {
             uplink.handle_link(event);
         }
     }
 
-    /// Sends all that is due.
+    /// Sends all signals that are due.
     fn transmit(&mut self) {
         let cell = self.cells.present();
         let (Some(socket), Some(gateway), Some(_)) = (&cell.socket, cell.gateway, cell.carrier)
@@ -299,7 +299,7 @@ impl Daemon {
             let Some(datagram) = self.session.poll_transmit(self.now(), &nonce) else {
                 return;
             };
-            // Lost like any datagram if it cannot be sent now: it is repeated.
+            // A signal that cannot be sent now is lost, and repeated later.
             if let Err(error) = socket.try_send_to(&datagram, gateway) {
                 self.send_errors += 1;
                 tracing::debug!(%error, %gateway, "not sent");
@@ -315,7 +315,7 @@ impl Daemon {
         let is_ours = state.name == self.settings.interface;
         let is_about = self.interface.is_about(state);
         if is_ours && !is_about {
-            // One that had the name before.
+            // The report is about an interface that had the name before.
             return;
         }
         let before = self.interface.id;
@@ -323,13 +323,13 @@ impl Daemon {
             self.interface.follow(state);
         }
         if is_about && !is_ours {
-            // It has another name now.
+            // The interface has another name now.
             let interface = self.settings.interface.clone();
             self.note_carrier(&interface, false);
         }
         let id = self.interface.id;
         if id != before {
-            // In this order, as at the start: the uplink's programs then come before the host's.
+            // The same order as at the start: it puts the uplink's programs before the host's.
             if let Some(host) = &mut self.host {
                 host.note_interface(id);
             }
@@ -346,7 +346,7 @@ impl Daemon {
         self.note_carrier(&name, carrier);
     }
 
-    /// Has the uplink attach to the interface, if it is there and not attached to yet.
+    /// Attaches the uplink to the interface, if that exists and is not attached yet.
     fn note_uplink(&mut self) {
         let id = self.interface.id;
         if let Some(uplink) = &mut self.uplink
@@ -356,7 +356,7 @@ impl Daemon {
         }
     }
 
-    /// The carrier of an interface is this; if it is the link's, the gateway receives it.
+    /// Handles the carrier of an interface. In the present cell a change is reported to the gateway.
     fn note_carrier(&mut self, interface: &str, carrier: bool) {
         let before = (self.cells.number(), self.cells.present().carrier);
         self.cells.note_carrier(interface, carrier);
@@ -371,7 +371,7 @@ impl Daemon {
         match (before.1, carrier) {
             (_, false) => self.handle_event(LinkSource::Carrier, LinkEvent::Down),
             (Some(_), true) => self.handle_event(LinkSource::Carrier, LinkEvent::Up),
-            // At the start: the registration reports it. The uplink may have begun without a carrier.
+            // At the start the registration reports link up. The uplink may have begun without a carrier.
             (None, true) => {
                 self.session.register(now);
                 if self.session.state() != LinkState::Down {
@@ -401,7 +401,7 @@ impl Daemon {
     }
 }
 
-/// The next datagram, or never without a socket.
+/// The next datagram. Without a socket it waits for ever.
 async fn receive(socket: Option<&UdpSocket>, datagram: &mut [u8]) -> io::Result<usize> {
     match socket {
         Some(socket) => socket.recv(datagram).await,
@@ -409,7 +409,7 @@ async fn receive(socket: Option<&UdpSocket>, datagram: &mut [u8]) -> io::Result<
     }
 }
 
-/// Until the worker of the uplink ends, which it never does by itself.
+/// Waits for the end of the uplink's worker, which is always an error.
 async fn ended(uplink: Option<&mut Uplink>) -> anyhow::Error {
     match uplink {
         Some(uplink) => uplink.ended().await,
@@ -417,7 +417,7 @@ async fn ended(uplink: Option<&mut Uplink>) -> anyhow::Error {
     }
 }
 
-/// Until flows of the host pause.
+/// Waits until flows of the host pause.
 async fn paused(host: Option<&Host>) {
     match host {
         Some(host) => host.paused().await,
@@ -425,7 +425,7 @@ async fn paused(host: Option<&Host>) {
     }
 }
 
-/// Sleeps, or for ever.
+/// Sleeps for this time; without one, for ever.
 async fn sleep(timeout: Option<Duration>) {
     match timeout {
         Some(timeout) => tokio::time::sleep(timeout).await,

@@ -22,7 +22,7 @@ use crate::gateway::packet::{Content, classify};
 
 /// Buffers for frames: they are given back at once, so few are in use.
 const POOL_BYTES_MAX: usize = 4 << 20;
-/// Frames taken before the heartbeat is looked after again.
+/// The limit of frames that are read before the next heartbeat.
 const BURST: usize = 64;
 
 type Counters = BTreeMap<String, u64>;
@@ -54,7 +54,7 @@ pub(super) struct Decompression {
 }
 
 impl Decompression {
-    /// Starts it.
+    /// Starts the thread.
     pub(super) fn start(detour: Detour) -> io::Result<Self> {
         let stop = Waker::new()?;
         let counters = Arc::new(Mutex::new(Counters::new()));
@@ -73,14 +73,14 @@ impl Decompression {
         })
     }
 
-    /// Whether it still runs.
+    /// Whether the thread still runs.
     pub(super) fn runs(&self) -> bool {
         self.thread
             .as_ref()
             .is_some_and(|thread| !thread.is_finished())
     }
 
-    /// What it has counted, by name.
+    /// The thread's counters, by name.
     pub(super) fn counters(&self) -> Counters {
         let counters = self.counters.lock();
         counters.unwrap_or_else(PoisonError::into_inner).clone()
@@ -159,7 +159,7 @@ impl Worker {
     fn handle(&mut self, frame: &Frame) -> io::Result<()> {
         let ip = self.detour.link_header_bytes();
         let Content::Segment(segment, packet) = classify(frame, Direction::Downlink, ip) else {
-            // For example one with a wrong checksum: the host drops it.
+            // For example a segment with a wrong checksum: the host drops it.
             self.passed += 1;
             return self.detour.give_back(frame);
         };
@@ -176,7 +176,7 @@ impl Worker {
                 follow,
             } => {
                 if follow {
-                    // Before the host sees it, and acknowledges it.
+                    // The flow must be followed before the host receives and acknowledges the segment.
                     let key = FlowKey::of(&segment, Direction::Downlink);
                     self.detour.follow(&key)?;
                 }
@@ -195,7 +195,7 @@ impl Worker {
     }
 
     fn report(&self, counters: &Mutex<Counters>) {
-        // Who reads them may wait for a turn; the packets do not.
+        // The packets do not wait for a reader of the counters: the next report has them.
         let Ok(mut shown) = counters.try_lock() else {
             return;
         };

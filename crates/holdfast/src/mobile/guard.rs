@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A process that opens the windows which the daemon has closed, and acknowledges withheld segments, if
-//! the daemon cannot any more.
+//! A process that opens the windows that the daemon has closed, and acknowledges withheld segments, if
+//! the daemon dies or hangs.
 //!
-//! The programs' orders end without the daemon: the programs go with it (TCX), or their deadline
-//! passes. But the FH has received a window of 0. Without a packet of the MH it learns nothing else
-//! until its next probe, and that a withheld segment has arrived only when the flow goes on. So the
+//! Without the daemon the programs' orders end: the programs are removed (TCX), or their deadline
+//! passes. But the FH has received a window of 0. It learns of the open window only by its next probe or
+//! by a packet of the MH. It learns of a withheld segment only when the flow goes on. So the
 //! daemon starts this process in advance, and lends it the maps and the packet socket. The process
 //! sleeps until the daemon reports that something is closed. Then it checks that the daemon postpones the
 //! deadline. If the pipe to the daemon ends, or the deadline passes, it sends what the daemon would
@@ -30,18 +30,18 @@ use crate::broker::ignore_signals;
 use crate::log;
 use crate::settings::LogFormat;
 
-/// How long it may take to start.
+/// The limit of the time in which the first guard must be ready.
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(5);
-/// The same for one that replaces another: the daemon has other things to do.
+/// The same for a guard that replaces another: the daemon's other work waits meanwhile.
 pub(super) const READY_AGAIN_WITHIN: Duration = Duration::from_secs(1);
-/// How often it looks while something is closed.
+/// The guard checks the daemon's deadline at this interval while something is closed.
 const LOOK: Duration = Duration::from_millis(100);
 /// Copies of the ACK that opens a window, the first time.
 const COPIES: u8 = 3;
-/// After the daemon's end the ACK may fall into an outage: it is repeated after this time, and after twice
-/// the time each time...
+/// After the daemon's end the ACK may be lost in an outage. It is repeated after this time, and then
+/// after twice the wait before.
 const REPEATED_AFTER: Duration = Duration::from_millis(100);
-/// ... this often. The last is sent 25 s after the first.
+/// The number of these repetitions. The last is sent 25 s after the first ACK.
 const REPETITIONS: u32 = 8;
 
 /// The guard's command line.
@@ -72,7 +72,7 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Starts the process, which has to be ready in this time.
+    /// Starts the process, which must be ready within this time.
     ///
     /// Errors: one line.
     pub(super) fn start(
@@ -95,7 +95,7 @@ impl Guard {
         if let Some(format) = log::format().to_possible_value() {
             command.arg("--log-format").arg(format.get_name());
         }
-        // What is sent to the daemon's group is not meant for it.
+        // Signals to the daemon's process group must not reach the guard.
         command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("the guard cannot be started")?;
@@ -109,7 +109,7 @@ impl Guard {
         match is_ready(ready, within) {
             Ok(true) => Ok(guard),
             other => {
-                // Left alone it would take the end of its pipe for the daemon's.
+                // Otherwise the guard would take the end of its pipe for the daemon's end.
                 guard.dismiss();
                 other.context("the guard's pipe")?;
                 bail!("the guard of closed windows does not start; restart the daemon");
@@ -117,26 +117,26 @@ impl Guard {
         }
     }
 
-    /// Whether it still is there.
+    /// Whether the process still runs.
     pub(super) fn lives(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Something is closed, or nothing is any more.
+    /// Notifies the guard that something is closed, or that nothing is any more.
     pub(super) fn watch(&mut self, something: bool) {
         if self.watching != something {
             self.watching = something;
-            // Without a guard, windows open by their deadline alone.
+            // Without a guard, windows open only when their deadline passes.
             if let Err(error) = self.pipe.write_all(&[u8::from(something)]) {
                 tracing::warn!(%error, "the guard of closed windows has ended");
             }
         }
     }
 
-    /// It is not needed any more: nothing is closed, or there is no interface to send on.
-    /// (Merely dropped, it takes over.)
+    /// Ends the guard: nothing is closed, or there is no interface to send on.
+    /// A guard that is only dropped takes over.
     pub(super) fn dismiss(mut self) {
-        // It fails when it has ended already.
+        // An error means that the process has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -152,7 +152,7 @@ fn is_ready(pipe: ChildStdout, within: Duration) -> io::Result<bool> {
         if answers {
             return Ok(pipe.read(&mut [0])? > 0);
         }
-        // Or a signal has ended the wait.
+        // Otherwise a signal has ended the wait.
         if left.is_zero() {
             return Ok(false);
         }
@@ -173,18 +173,18 @@ pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let keeper = Keeper { maps, sender };
     io::stdout().write_all(&[1])?;
     io::stdout().flush()?;
-    // If that fails the daemon starts another one; what it has closed is its own meanwhile.
+    // If watching fails, the daemon starts another guard. Until then only the daemon opens its windows.
     watch(&keeper)?;
     keeper.open_for_good();
     Ok(())
 }
 
-/// Looks after closed windows until the pipe from the daemon ends.
+/// Watches the daemon's deadline until the pipe from the daemon ends.
 fn watch(keeper: &Keeper) -> io::Result<()> {
-    // Not through the buffer of standard input, which poll does not see.
+    // Read without the buffer of standard input, which poll does not see.
     let mut pipe = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut something = false;
-    // By which deadline windows were opened already.
+    // The passed deadline for which windows were opened already.
     let mut opened_at = Instant::ZERO;
     loop {
         let limit = something.then_some(LOOK);
@@ -200,7 +200,7 @@ fn watch(keeper: &Keeper) -> io::Result<()> {
         }
         let until = keeper.maps.orders_until();
         if something && until < now() && until != opened_at {
-            // The daemon hangs. What it has closed stays in the map: it may go on.
+            // The daemon hangs. Its closed windows stay in the map: it may recover.
             keeper.send_all(COPIES);
             opened_at = until;
         }
@@ -220,7 +220,7 @@ impl Keeper {
         }
     }
 
-    /// Of each kind what can be read: an error is no reason to leave the others closed.
+    /// The flows with closed windows. After an error the withheld segments are still acknowledged.
     fn closed(&self) -> Option<Vec<NotedFlow>> {
         or_logged(self.maps.closed_flows(), "the closed windows")
     }
@@ -232,11 +232,11 @@ impl Keeper {
         self.acknowledge_held();
     }
 
-    /// Acknowledges the withheld segments. No lower number is sent any more.
+    /// Acknowledges the withheld segments. No lower ACK leaves any more.
     fn acknowledge_held(&self) {
-        let held = or_logged(self.maps.unsaid_flows(), "the withheld segments");
+        let held = or_logged(self.maps.unacknowledged_flows(), "the withheld segments");
         for flow in held.into_iter().flatten() {
-            // Sent all the same: the flow's next segment acknowledges no less.
+            // The ACK is sent despite an error: the flow's next segment acknowledges at least as much.
             if let Err(error) = self.maps.release(&flow.flow.key, flow.flow.rcv_nxt) {
                 tracing::warn!(%error, "what leaves is not changed");
             }
@@ -244,7 +244,7 @@ impl Keeper {
         }
     }
 
-    /// The daemon has ended: opens all that it has left closed.
+    /// The daemon has ended: opens all windows that it has left closed.
     fn open_for_good(&self) {
         let mut closed = self.closed();
         let windows = closed.as_ref().map_or(0, Vec::len);
@@ -252,7 +252,7 @@ impl Keeper {
             windows,
             "the daemon has ended: what it has closed is opened"
         );
-        // Filters of a kernel without TCX are still there.
+        // Without TCX the filters are still attached: their orders end now.
         self.maps.set_orders_until(Instant::ZERO);
         self.open(closed.iter().flatten());
         self.acknowledge_held();
@@ -276,7 +276,7 @@ impl Keeper {
         for flow in closed {
             let opened = self.maps.open_window(&flow.flow.key);
             self.send(flow, COPIES);
-            // With the deadline over it is open in any case.
+            // The deadline has passed: the window is open anyway.
             if let Err(error) = opened {
                 tracing::warn!(%error, "an order is left");
             }
@@ -285,7 +285,7 @@ impl Keeper {
 
     fn repeat(&self, opened: &[NotedFlow]) {
         for flow in opened {
-            // The kernel may have sent something newer, if the filters noted it.
+            // The kernel may have sent a newer ACK, which the filters have noted.
             let newest = self.maps.flow(&flow.flow.key).unwrap_or_else(|error| {
                 tracing::debug!(%error, "no newer note");
                 None

@@ -19,18 +19,19 @@ use super::guard::{Guard, READY_AGAIN_WITHIN, READY_WITHIN};
 
 mod wake;
 
-/// How long after a failure following the flows is tried again.
+/// After a failure, the next attempt to follow the flows is made after this time.
 const ATTACH_AGAIN: Duration = Duration::from_secs(5);
-/// How often the guard is checked while a window is closed or limited...
+/// The guard is checked at this interval while a window is closed or limited.
 const GUARD_LOOK: Duration = Duration::from_millis(500);
-/// ... and after one could not be started.
+/// After a failed start of the guard the next attempt is made after this time.
 const GUARD_AGAIN: Duration = Duration::from_secs(10);
-/// The same with `wake`; after a failure twice as long each time...
+/// With `wake` the guard is checked at this interval.
 const GUARD_LOOK_WAKE: Duration = Duration::from_secs(1);
+/// With `wake`, the wait after a failed start of the guard. It doubles with each further failure.
 const GUARD_AGAIN_WAKE: Duration = Duration::from_secs(5);
-/// ... up to this.
+/// The limit of that wait.
 const GUARD_AGAIN_WAKE_MAX: Duration = Duration::from_secs(60);
-/// Starting one takes less than this; what is ordered is not to lapse meanwhile.
+/// A guard starts in less than this. The orders must not lapse meanwhile.
 const GUARD_START: Duration = Duration::from_secs(2);
 
 counters! {
@@ -63,35 +64,35 @@ pub(super) struct Host {
     /// Whether segments that the gateway has compressed are restored here.
     decompresses: bool,
     attached: Option<Attached>,
-    /// The interface is there, and following its flows is tried again then.
+    /// When the next attempt to follow the flows is due, after a failure.
     retry_at: Option<Instant>,
     send_errors: u64,
     path_errors: u64,
-    /// When the guard is checked next, and how long that is after the last time.
+    /// When the guard is checked next, and the wait before that.
     guard_look_at: Instant,
     guard_wait: Duration,
 }
 
-/// What is there while the interface is.
+/// The objects that exist while the interface does.
 struct Attached {
-    /// Its device goes after the programs that redirect to it.
+    /// Dropped first: the programs go before the device to which they redirect.
     path: MobilePath,
     sender: AckSender,
-    /// Opens the windows if this process cannot any more.
+    /// Opens the windows if this process dies or hangs.
     guard: Option<Guard>,
     decompression: Option<Decompression>,
-    /// Of `wake`: which flows pause.
+    /// With `wake`: reports which flows pause.
     pauses: Option<Pauses>,
-    /// Of `wake` without them: when the daemon looks which flows pause, and what it has released of them.
+    /// With `wake` but without `pauses`: when the daemon next looks for flows that pause, and the ACKs it has sent.
     look_at: Option<Instant>,
     released: BTreeMap<FlowKey, SeqNum>,
 }
 
 impl Host {
-    /// Attaches to the interface; if there is none yet, when it appears.
+    /// Attaches to the interface. If it does not exist yet, it is attached when it appears.
     ///
-    /// Errors: no permission, a kernel without what is needed; one line. Not if it `may_wait`:
-    /// then it is tried again.
+    /// Errors: no permission, or the kernel lacks a feature; one line. With `may_wait` there is no error:
+    /// the attempt is repeated.
     pub(super) fn open(
         interface: &str,
         settings: MobileHostSettings,
@@ -167,7 +168,7 @@ impl Host {
         Ok((path, Some(Decompression::start(detour)?), None))
     }
 
-    /// Whether compressed segments are restored at the moment.
+    /// Whether compressed segments are restored at present.
     pub(super) fn can_decompress(&self) -> bool {
         let decompression = |attached: &Attached| {
             let thread = attached.decompression.as_ref();
@@ -176,7 +177,7 @@ impl Host {
         self.attached.as_ref().is_some_and(decompression)
     }
 
-    /// This interface is there, or none of that name is.
+    /// Notes the interface of that name. None: no interface has the name.
     pub(super) fn note_interface(&mut self, id: Option<InterfaceId>) {
         let attached_to = |attached: &Attached| attached.path.interface().id();
         let before = self.attached.as_ref().map(attached_to);
@@ -197,8 +198,7 @@ impl Host {
         }
     }
 
-    /// Whether there is a guard: one that has died is replaced, if that can be done. Without one no other
-    /// window is closed.
+    /// Replaces a guard that has died, if possible. False: there is none, and no further window may be closed.
     fn is_guarded(&mut self) -> bool {
         let Some(attached) = &mut self.attached else {
             return false;
@@ -222,15 +222,15 @@ impl Host {
         }
     }
 
-    /// While a window is closed or limited, and always with `wake`, a guard stands by. If there can
-    /// be none, closed windows stay closed: in an outage no packet would arrive, and this daemon lives.
+    /// A guard must run while a window is closed or limited, and always with `wake`. If none can be
+    /// started, closed windows stay closed: in an outage no packet would arrive, and this daemon lives.
     fn look_at_guard(&mut self) {
         let is_wake = self.scheme == MobileScheme::Wake && self.attached.is_some();
         let ordered = self.machine.closed_count() + self.machine.opening_count() > 0;
         if !(is_wake || ordered) || now() < self.guard_look_at {
             return;
         }
-        // Nothing else happens meanwhile: it is quickly done.
+        // The daemon waits for a guard's start, which is short.
         let is_there = self.is_guarded();
         self.guard_wait = match (self.scheme, is_there) {
             (MobileScheme::Wake, _) => guard_wait_of_wake(self.guard_wait, is_there),
@@ -243,7 +243,7 @@ impl Host {
             .as_mut()
             .and_then(|attached| attached.guard.as_mut())
         {
-            // A new one does not know of anything yet.
+            // A new guard does not know of closed windows yet.
             guard.watch(true);
         }
     }
@@ -253,7 +253,7 @@ impl Host {
         &self.interface
     }
 
-    /// Something became of the link.
+    /// Handles an event of the link.
     pub(super) fn handle_link(&mut self, event: LinkEvent) {
         tracing::debug!(?event, "for the flows");
         let closes =
@@ -262,7 +262,7 @@ impl Host {
             return;
         }
         if event == LinkEvent::Down && self.scheme == MobileScheme::Freeze {
-            // Windows may be closed again: a guard that has died is replaced, or a warning logged.
+            // Windows may be closed later: a guard that has died is replaced, or a warning logged.
             let _ = self.is_guarded();
         }
         let now = now();
@@ -312,10 +312,10 @@ impl Host {
         self.look_for_pauses();
     }
 
-    /// Opens what is closed, acknowledges withheld segments, and leaves.
+    /// Opens closed windows, acknowledges withheld segments, and detaches.
     pub(super) fn release(&mut self) {
         if self.machine.is_down() && self.machine.closed_count() > 0 && self.is_guarded() {
-            // Nothing that is sent now arrives. The guard opens the windows, again and again.
+            // No packet arrives now. The dropped guard opens the windows, and repeats its ACKs.
             drop(self.attached.take());
             return;
         }
@@ -377,7 +377,7 @@ impl Host {
         by_name
     }
 
-    /// What the data path knows of these flows.
+    /// Reads these flows from the data path.
     fn read_flows(&mut self, needed: &FlowsNeeded, now: Instant) -> Vec<HostFlow> {
         let Some(attached) = &self.attached else {
             return Vec::new();
@@ -407,7 +407,7 @@ impl Host {
         noted.iter().map(|noted| self.observed(noted)).collect()
     }
 
-    /// The flow with what is known of its download.
+    /// The flow, with `wake` also its download.
     fn observed(&self, noted: &NotedFlow) -> HostFlow {
         let attached = self.attached.as_ref();
         let attached = attached.filter(|_| self.scheme == MobileScheme::Wake);
@@ -418,7 +418,7 @@ impl Host {
         }
     }
 
-    /// Does what the machine wants done.
+    /// Does the machine's actions.
     fn perform_all(&mut self, actions: Vec<HostAction>) {
         if let Some(attached) = &mut self.attached {
             let until = self.machine.orders_until(now());
@@ -487,7 +487,7 @@ impl Host {
     }
 }
 
-/// How long until the guard is checked again. A start takes long: after failures it is tried less often.
+/// The wait before the guard's next check. A start takes long: after failures it is tried less often.
 fn guard_wait_of_wake(before: Duration, is_there: bool) -> Duration {
     match before {
         _ if is_there => GUARD_LOOK_WAKE,

@@ -12,7 +12,7 @@ use holdfast_core::signal::MobileKey;
 use crate::runtime::{SETTINGS_DIRECTORY, let_daemons_read, prepare_parent, random_bytes};
 use crate::terminal::print_text;
 
-/// Makes a key and writes it to `file`, which must not be there yet, or prints it.
+/// Makes a key and writes it to `file`, which must not exist yet, or prints it.
 pub(super) fn run(file: Option<&Path>) -> anyhow::Result<()> {
     let key = MobileKey::from_random(random_bytes()?);
     let text = key.to_secret_text() + "\n";
@@ -35,7 +35,7 @@ pub(super) fn run(file: Option<&Path>) -> anyhow::Result<()> {
         .and_then(|()| let_daemons_read(&output))
         .and_then(|()| output.sync_all());
     if let Err(error) = written {
-        // Half a key is of no use, and in the way of the next try.
+        // Half a key is useless, and prevents the next attempt.
         let _ = std::fs::remove_file(file);
         return Err(error).with_context(|| format!("{shown}: the key cannot be written"));
     }

@@ -28,15 +28,15 @@ use modem::ModemSource;
 use script::ScriptSource;
 use wifi::WifiSource;
 
-/// Reports that wait for the daemon; a source with more of them waits.
+/// The limit of reports that wait for the daemon. A source with a further report waits.
 const WAITING_MAX: usize = 64;
-/// How long the daemon's end waits for what a source undoes.
+/// The longest that the daemon's end waits for sources that have something to undo.
 const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 /// Why a source ends when the daemon does.
 const DAEMON_LEAVES: &str = "the daemon ends";
-/// How long after a failure a source is tried again: at first...
+/// The wait after a source's first failure. It doubles with each further failure.
 const RETRY_MIN: Duration = Duration::from_secs(1);
-/// ... and at most. A source that has run for this time begins with the least again.
+/// The limit of that wait. A source that has run for this time begins with `RETRY_MIN` again.
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// What a source reports.
@@ -44,19 +44,19 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 pub(super) enum SourceEvent {
     /// It runs.
     Runs,
-    /// It has failed, for this reason, and is tried again.
+    /// The source has failed, for this reason, and is tried again.
     Failed(String),
-    /// An interface is like this now (carrier alone).
+    /// The present state of an interface (only from the carrier source).
     Interface(InterfaceState),
-    /// Addresses or routes have changed (carrier alone).
+    /// Addresses or routes have changed (only from the carrier source).
     Addresses,
-    /// Something became of the link.
+    /// An event of the link.
     Link(LinkEvent),
-    /// The link is up, perhaps all along: a `down` or a warning of this source is over.
+    /// A `down` or a warning of this source is over. The link is up, and may have been up all the time.
     Lifted,
     /// The signal, dBm.
     Signal(f64),
-    /// Something that an operator may want to know, and that changes nothing.
+    /// Information for the operator, which changes nothing.
     Note(String),
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Report {
     pub(super) event: SourceEvent,
 }
 
-/// A source's way to the daemon.
+/// A source's end of the queue to the daemon.
 #[derive(Clone, Debug)]
 struct Reporter {
     source: LinkSource,
@@ -85,7 +85,7 @@ impl Reporter {
         sent.map_err(|_| anyhow::anyhow!(DAEMON_LEAVES))
     }
 
-    /// The same on a thread that may wait.
+    /// The same for a thread that may block.
     fn report_blocking(&self, event: SourceEvent) -> anyhow::Result<()> {
         let source = self.source;
         let report = Report { source, event };
@@ -93,7 +93,7 @@ impl Reporter {
         sent.map_err(|_| anyhow::anyhow!(DAEMON_LEAVES))
     }
 
-    /// Until the daemon is leaving.
+    /// Waits until the daemon is leaving.
     async fn closed(&self) -> anyhow::Result<Infallible> {
         self.reports.closed().await;
         Err(anyhow::anyhow!(DAEMON_LEAVES))
@@ -106,9 +106,9 @@ impl Reporter {
     }
 }
 
-/// Something that knows of the link.
+/// A source of reports about the link.
 trait SourceTask: Send + 'static {
-    /// Reports what it receives, until it fails.
+    /// Reports events until it fails.
     ///
     /// Errors: one line, with what to do where the settings can help.
     fn run(
@@ -117,7 +117,7 @@ trait SourceTask: Send + 'static {
     ) -> impl Future<Output = anyhow::Result<Infallible>> + Send;
 }
 
-/// Runs a source until the daemon ends.
+/// Runs a source until the daemon ends. After a failure it is started again.
 async fn keep(mut source: impl SourceTask, reporter: Reporter) {
     let mut wait = RETRY_MIN;
     loop {
@@ -141,16 +141,16 @@ async fn keep(mut source: impl SourceTask, reporter: Reporter) {
     }
 }
 
-/// The sources that the settings want, started.
+/// The started sources.
 pub(super) struct Sources {
     reports: Receiver<Report>,
     kinds: Vec<LinkSource>,
-    /// Those that have something to undo.
+    /// The sources that have something to undo.
     undoing: Vec<JoinHandle<()>>,
 }
 
 impl Sources {
-    /// Starts them; within a tokio runtime.
+    /// Starts the sources; needs a tokio runtime.
     pub(super) fn start(settings: &MobileSettings) -> Self {
         let (sender, reports) = mpsc::channel(WAITING_MAX);
         let mut sources = Self {
@@ -191,15 +191,15 @@ impl Sources {
         tokio::spawn(keep(source, reporter))
     }
 
-    /// Those that were started.
+    /// The kinds of the started sources.
     pub(super) fn kinds(&self) -> &[LinkSource] {
         &self.kinds
     }
 
-    /// Ends them, at a regular end of the daemon.
+    /// Ends the sources, at a regular end of the daemon.
     pub(super) async fn leave(self) {
         drop(self.reports);
-        // A service that does not answer holds up no end.
+        // The end must not wait for a service that does not answer.
         let ends = futures_util::future::join_all(self.undoing);
         let _ = tokio::time::timeout(LEAVE_WITHIN, ends).await;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the mobile sends, its sockets and those behind it, through an outage: by `keep`, and with
+//! Serves what the mobile and the hosts behind it send in an outage: by `keep`, and with
 //! `auto` TCP by the gateway's engine. To the engine the servers are MHs, and the local stack is the FH.
 
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ use crate::runtime::random_bytes;
 use crate::settings::UplinkSettings;
 use crate::workers::Workers;
 
-/// How long a worker may take for a status.
+/// The longest wait for a worker's status.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// Whose data path has counted.
+/// The prefixes of the counters of the two data paths.
 pub(super) const TCP: &str = "tcp-path.";
 pub(super) const KEEP: &str = "keep-path.";
 
@@ -42,9 +42,9 @@ struct Starter {
 }
 
 impl Uplink {
-    /// Attaches to the interface; if there is none yet, when it appears.
+    /// Attaches to the interface. If it does not exist yet, it is attached when it appears.
     ///
-    /// Errors: no permission, a kernel without what is needed; one line.
+    /// Errors: no permission, or the kernel lacks a feature; one line.
     pub(super) fn open(
         interface: &str,
         settings: UplinkSettings,
@@ -70,7 +70,7 @@ impl Uplink {
         Ok(uplink)
     }
 
-    /// This interface is there, or none of that name is.
+    /// Notes the interface of that name. None: no interface has the name.
     ///
     /// Errors: as [`Uplink::open`].
     pub(super) fn note_interface(&mut self, id: Option<InterfaceId>) -> anyhow::Result<()> {
@@ -91,7 +91,7 @@ impl Uplink {
         &self.workers
     }
 
-    /// Other limits of the queues, from now on; false if a worker hangs or has ended.
+    /// Sets the limits of the queues; false if a worker hangs.
     pub(super) fn set_limits(&mut self, settings: UplinkSettings) -> bool {
         self.starter.settings = settings;
         self.workers.send(&Command::Limits(Box::new(Limits {
@@ -101,7 +101,7 @@ impl Uplink {
         })))
     }
 
-    /// A report about the link. The daemon has combined its sources already.
+    /// Handles an event of the link, which the daemon has made of all sources.
     pub(super) fn handle_link(&self, event: LinkEvent) {
         if matches!(event, LinkEvent::GoingDownSoon(_)) {
             return;
@@ -110,12 +110,12 @@ impl Uplink {
         self.workers.send(&Command::AllLinks { event, source });
     }
 
-    /// The largest IP packet that the interface takes, bytes.
+    /// Reports the largest IP packet that the interface takes, bytes.
     pub(super) fn note_mtu(&self, mtu: u32) {
         self.workers.send(&Command::Mtu(mtu));
     }
 
-    /// The end of a worker, which never ends by itself, and why.
+    /// Waits for the end of a worker, which is always an error; returns the error.
     pub(super) async fn ended(&mut self) -> anyhow::Error {
         let running = self.workers.running_mut().iter_mut();
         let ends: Vec<_> = running.filter_map(|worker| worker.done.as_mut()).collect();
@@ -128,7 +128,7 @@ impl Uplink {
         }
     }
 
-    /// What was counted, by name.
+    /// The workers' counters, by name.
     pub(super) async fn counters(&self) -> BTreeMap<String, u64> {
         let mut counters = BTreeMap::new();
         let names: &[&str] = if self.starter.settings.engine {
@@ -152,7 +152,7 @@ impl Uplink {
         counters
     }
 
-    /// Has all packets pass, and leaves.
+    /// Makes all packets pass, and ends the workers.
     pub(super) fn release(&mut self) {
         self.workers.release();
     }

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use super::keys::{GATEWAY_FILE, MOBILE_FILE, Section, all_sections};
 use super::reload::is_live;
 
-/// Most characters of a line of the page.
+/// The limit of characters in a line of the page.
 const PAGE_COLUMNS: usize = 116;
-/// Most characters of a comment in an example file.
+/// The limit of characters in a comment of an example file.
 const EXAMPLE_COLUMNS: usize = 90;
 
 const INTRODUCTION: &str = "\
@@ -93,11 +93,11 @@ pub(crate) fn example_files() -> [(&'static str, String); 2] {
     ]
 }
 
-/// Sections with their keys: those that must be given in force, all others commented out.
+/// Sections with their keys. Keys that must be given are in force, all others are commented out.
 fn example(introduction: &str, sections: &[Section]) -> String {
     let mut file = introduction.to_owned();
     for section in sections {
-        // Sections that have no effect without keys that must be given.
+        // These sections have no effect without keys that must be given.
         let is_optional = section.is_repeated || section.name == "handoff";
         let comment = if is_optional { "# " } else { "" };
         let _ = writeln!(file, "\n{comment}{}", section.header());

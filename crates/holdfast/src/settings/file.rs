@@ -33,13 +33,13 @@ pub(crate) struct SettingsFile {
 pub(crate) struct SectionValues<'a> {
     file: Option<&'a Path>,
     section: &'static Section,
-    /// Of a repeated section: which, from 1.
+    /// The number of a repeated section, from 1.
     number: Option<usize>,
     table: Option<&'a Table>,
 }
 
 impl SettingsFile {
-    /// The file at `path`, or without one a file with no key.
+    /// The file at `path`. Without a path, a file without keys.
     pub(crate) fn of(
         path: Option<&Path>,
         sections: &'static [Section],
@@ -93,7 +93,7 @@ impl SettingsFile {
         })
     }
 
-    /// The same file as it is now.
+    /// The file with its present content.
     pub(super) fn read_again(&self, path: Option<&Path>) -> Result<Self, SettingsError> {
         Self::of(path, self.sections)
     }
@@ -122,7 +122,7 @@ impl SettingsFile {
         }
     }
 
-    /// Takes over a key of [`SettingsFile::differences`], or that it is not given.
+    /// Takes over a key of [`SettingsFile::differences`], or removes it if `other` does not have it.
     pub(super) fn take_over(&mut self, key: &str, other: &Self) {
         let (table, name) = match key.split_once('.') {
             Some((section, name)) => {
@@ -168,7 +168,7 @@ impl SettingsFile {
     }
 }
 
-/// Refuses what is in `table` and not in `sections`.
+/// Refuses sections and keys in `table` that are not in `sections`.
 fn check_known(
     file: &Path,
     table: &Table,
@@ -212,7 +212,7 @@ fn check_known(
     Ok(())
 }
 
-/// The error for a key that does not exist, with the nearest that does.
+/// The error for a key that does not exist, with the nearest key that exists.
 fn unknown(file: &Path, key: &str, sections: &[Section]) -> SettingsError {
     let keys = sections.iter().flat_map(|section| {
         let keys = section.keys.iter();
@@ -225,7 +225,7 @@ fn unknown(file: &Path, key: &str, sections: &[Section]) -> SettingsError {
 }
 
 impl SectionValues<'_> {
-    /// The keys of a `T`; what is not given is the default.
+    /// The keys of a `T`; a key that is not given has its default.
     pub(crate) fn read<T>(&self) -> Result<T, SettingsError>
     where
         T: Default + Serialize + DeserializeOwned,
@@ -233,7 +233,7 @@ impl SectionValues<'_> {
         self.read_over(&T::default())
     }
 
-    /// The keys of a `T`; what is not given is as in `base`.
+    /// The keys of a `T`; a key that is not given has its value in `base`.
     pub(crate) fn read_over<T>(&self, base: &T) -> Result<T, SettingsError>
     where
         T: Serialize + DeserializeOwned,
@@ -262,7 +262,7 @@ impl SectionValues<'_> {
 
     fn wrong(&self, error: &DocumentError) -> SettingsError {
         match error.path().first() {
-            // An element of a list is shown with its list.
+            // The error about an element of a list shows the whole list.
             Some(name) if self.section.keys.iter().any(|key| key.name == name) => {
                 self.refused(name)
             }
@@ -301,9 +301,9 @@ impl SectionValues<'_> {
         self.error(key, problem)
     }
 
-    /// Refuses a filter of the log that is none.
+    /// Refuses an invalid filter of the log.
     pub(crate) fn check_log_filter(&self, filter: Option<&str>) -> Result<(), SettingsError> {
-        // A word alone that is no level would be the name of a part that does not exist.
+        // A single word that is no level would name a part that does not exist.
         let is_one = |part: &str| part.contains('=') || part.parse::<LevelFilter>().is_ok();
         let is_filter =
             |text: &str| text.split(',').all(is_one) && EnvFilter::try_new(text).is_ok();

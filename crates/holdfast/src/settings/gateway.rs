@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `holdfast gateway`: its flags, its file, and what comes of both.
+//! `holdfast gateway`: its flags, its file, and the settings from both.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -28,13 +28,13 @@ mod handoff;
 pub(crate) use handoff::StationSettings;
 pub(crate) use holdfast_settings::gateway::SchemeName;
 
-/// Most `[[mobile]]` sections of a file.
+/// The limit of `[[mobile]]` sections in a file.
 const MOBILES_MAX: usize = 4096;
 
 /// The variable of the environment with the log's filter.
 pub(crate) const FILTER_VARIABLE: &str = "HOLDFAST_LOG";
 
-/// Whether the environment has a filter, also a wrong one: the settings' has no effect then.
+/// Whether the environment has a filter, even a wrong one: it overrides the filter of the settings.
 pub(super) fn is_filtered_by_environment() -> bool {
     std::env::var_os(FILTER_VARIABLE).is_some()
 }
@@ -120,7 +120,7 @@ pub(crate) enum GatewayCommand {
     },
 }
 
-/// What a gateway runs with: flags over file over defaults.
+/// The settings of a gateway: flags over file over defaults.
 #[derive(Debug)]
 pub(crate) struct GatewaySettings {
     /// The interfaces toward the mobiles, one at least.
@@ -139,9 +139,9 @@ pub(crate) struct GatewaySettings {
     pub(crate) metrics: MetricsSettings,
     /// Where the live page is served.
     pub(crate) web: WebSettings,
-    /// The neighbours, where there are some.
+    /// The settings as a base station, if there are neighbours.
     pub(crate) station: Option<StationSettings>,
-    /// The file that these settings are of.
+    /// The file of these settings.
     file: SettingsFile,
 }
 
@@ -158,7 +158,7 @@ pub(crate) fn interface(text: &str) -> Result<String, String> {
 }
 
 impl GatewaySettings {
-    /// The state file for an interface: of several each has its own.
+    /// The state file for an interface: each of several interfaces has its own.
     pub(crate) fn state_file(&self, wireless: &str) -> PathBuf {
         let path = &self.daemon.state_file;
         match self.wireless.as_slice() {
@@ -181,7 +181,7 @@ impl GatewayArgs {
         Ok(settings)
     }
 
-    /// Reads the file of the settings that are in force again.
+    /// Reads the file of the present settings again.
     pub(crate) fn reload(
         &self,
         running: &GatewaySettings,
@@ -201,7 +201,7 @@ impl GatewayArgs {
         Ok(reloaded)
     }
 
-    /// The flag that is given and stands over this key of the file, or the variable.
+    /// The given flag, or the variable, that overrides this key of the file.
     fn over_key(&self, key: &str) -> Option<&'static str> {
         let (name, is_given) = match key {
             "gateway.wireless" => ("--wireless", !self.wireless.is_empty()),
@@ -218,7 +218,7 @@ impl GatewayArgs {
         is_given.then_some(name)
     }
 
-    /// The same, of a file that is read already.
+    /// The settings of the flags and of a file that was read already.
     pub(super) fn over(&self, file: &SettingsFile) -> Result<GatewaySettings, SettingsError> {
         let section = file.section("gateway");
         let daemon = self.daemon(&section)?;
@@ -278,7 +278,7 @@ impl GatewayArgs {
         })
     }
 
-    /// The daemon's keys, with the flags over them.
+    /// The daemon's keys; flags override them.
     fn daemon(&self, section: &SectionValues<'_>) -> Result<GatewayDaemon, SettingsError> {
         let daemon: GatewayDaemon = section.read()?;
         let path = |name: &str, flag: &Option<PathBuf>, own: String| match flag {
@@ -393,8 +393,8 @@ fn mobile(entry: &SectionValues<'_>) -> Result<PeerConfig, SettingsError> {
     })
 }
 
-/// The scheme, if the engine of another interface could not go on with its flows: bytes are acknowledged that the
-/// MH lacks, or both halves have numbers of their own.
+/// The scheme, if its flows break when they move to the engine of another interface. The MH lacks acknowledged
+/// bytes, or both halves have sequence numbers of their own.
 fn scheme_of_one_interface(core: &Settings) -> Option<&'static str> {
     match core.scheme {
         Scheme::MtcpPlus => Some("mtcp-plus"),
@@ -403,7 +403,7 @@ fn scheme_of_one_interface(core: &Settings) -> Option<&'static str> {
     }
 }
 
-/// Each mobile has a name and a key of its own.
+/// Refuses a mobile with the name or the key of another one.
 fn refuse_twins(
     entry: &SectionValues<'_>,
     mobile: &PeerConfig,

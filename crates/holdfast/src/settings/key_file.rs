@@ -37,8 +37,8 @@ pub(super) fn readable_by_daemons(path: &Path) -> String {
     )
 }
 
-/// A user who can read a key can send signals for its owner. A warning and no error: an upgrade must
-/// not stop a daemon.
+/// Warns if other users can read a key: they could send signals for its owner. It is no error: an upgrade
+/// must not stop a daemon.
 pub(super) fn warn_of_readers(path: &Path) {
     if others_may_use(path) {
         let shown = path.display();
@@ -46,7 +46,7 @@ pub(super) fn warn_of_readers(path: &Path) {
     }
 }
 
-/// A pipe has no readers beside us.
+/// Whether other users can use the file. A pipe has no other readers.
 fn others_may_use(path: &Path) -> bool {
     path.metadata()
         .is_ok_and(|found| found.is_file() && found.mode() & 0o027 != 0)

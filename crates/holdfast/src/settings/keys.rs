@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The keys of the settings files, with what errors and pages show of them.
+//! The keys of the settings files, with the texts for errors and pages.
 //!
 //! Names and order come from the structs of `holdfast-settings`, what a key takes from its kind,
 //! its default from the struct's `Default`, and the texts from its comment.

@@ -84,7 +84,7 @@ fn write_section(page: &mut Roff, section: &Section) {
     }
 }
 
-/// Text in which what stands between backquotes is bold.
+/// The text, in which parts between backquotes are bold.
 fn inlines(text: &str) -> Vec<Inline> {
     let parts = text.split('`').enumerate();
     parts

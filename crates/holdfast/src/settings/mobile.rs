@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `holdfast mobile`: its flags, its file, and what comes of both.
+//! `holdfast mobile`: its flags, its file, and the settings from both.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ pub(crate) struct MobileDaemonArgs {
     pub(crate) log_format: LogFormat,
 }
 
-/// What a mobile's daemon runs with: flags over file over defaults.
+/// The settings of a mobile's daemon: flags over file over defaults.
 #[derive(Debug)]
 pub(crate) struct MobileSettings {
     /// The interface whose addresses are registered.
@@ -84,15 +84,15 @@ pub(crate) struct MobileSettings {
     pub(crate) control_socket: PathBuf,
     /// The scheme that was chosen.
     pub(crate) scheme: MobileSchemeName,
-    /// What it does for what the mobile receives.
+    /// The settings for the flows that the mobile receives; none: the scheme does nothing for them.
     pub(crate) host: Option<MobileHostSettings>,
-    /// What it does for what the mobile sends.
+    /// The settings for the flows that the mobile sends; none: the scheme does nothing for them.
     pub(crate) uplink: Option<UplinkSettings>,
     /// The largest number of flows.
     pub(crate) flows_max: u32,
-    /// Whether to restore what the gateway has compressed.
+    /// Whether to restore segments that the gateway has compressed.
     pub(crate) decompress: bool,
-    /// The name to register the congestion control of LC and CWE by, if it is to be.
+    /// The name under which the congestion control of LC and CWE is registered, if the settings want it.
     pub(crate) congestion_control: Option<String>,
     /// The link sources, beside the carrier.
     pub(crate) sources: SourceSettings,
@@ -100,16 +100,16 @@ pub(crate) struct MobileSettings {
     pub(crate) metrics: MetricsSettings,
     /// Which lines of the log are written.
     pub(crate) log_filter: Option<String>,
-    /// The file that these settings are of.
+    /// The file of these settings.
     file: SettingsFile,
     /// Where the live page is served.
     pub(crate) web: WebSettings,
 }
 
-/// What is done for what the mobile sends.
+/// The settings for the flows that the mobile sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UplinkSettings {
-    /// The engine has TCP, and `keep` the rest; otherwise `keep` has all.
+    /// True: the engine serves TCP, and `keep` the rest. False: `keep` serves all.
     pub(crate) engine: bool,
     /// The queues of `keep`.
     pub(crate) keep: KeepSettings,
@@ -134,13 +134,13 @@ impl MobileDaemonArgs {
         self.over(&SettingsFile::of(self.config.as_deref(), &MOBILE_FILE)?)
     }
 
-    /// Reads the file of the settings that are in force again.
+    /// Reads the file of the present settings again.
     pub(crate) fn reload(
         &self,
         running: &MobileSettings,
     ) -> Result<Reloaded<MobileSettings>, SettingsError> {
         let over = |file: &SettingsFile| self.over(file);
-        // The key goes with its gateway: where that stays, the key stays too.
+        // The key belongs to its gateway: it is only applied while the gateway stays.
         let has_same_gateways = |wanted: &MobileSettings| {
             let present = running.cells.iter().map(|cell| &cell.gateway);
             wanted.cells.iter().map(|cell| &cell.gateway).eq(present)
@@ -164,7 +164,7 @@ impl MobileDaemonArgs {
         Ok(reloaded)
     }
 
-    /// The flag that is given and stands over this key of the file, or the variable.
+    /// The given flag, or the variable, that overrides this key of the file.
     fn over_key(&self, key: &str) -> Option<&'static str> {
         let (name, is_given) = match key {
             "mobile.interface" => ("--interface", self.interface.is_some()),
@@ -181,7 +181,7 @@ impl MobileDaemonArgs {
         is_given.then_some(name)
     }
 
-    /// The settings of the flags and of a file that is read already.
+    /// The settings of the flags and of a file that was read already.
     fn over(&self, file: &SettingsFile) -> Result<MobileSettings, SettingsError> {
         let section = file.section("mobile");
         let keys: MobileDaemon = section.read()?;
@@ -191,7 +191,7 @@ impl MobileDaemonArgs {
             interface.ok_or_else(|| section.missing_or_flag("interface", "--interface"))?;
         section.check_log_filter(keys.log_filter.as_deref())?;
         let choice = self.scheme.or(keys.scheme);
-        // LC and CWE are another answer to the same outages.
+        // LC and CWE are another remedy for the same outages.
         let own = if keys.congestion_control.is_some() {
             MobileSchemeName::None
         } else {
@@ -258,7 +258,7 @@ impl MobileDaemonArgs {
         })
     }
 
-    /// The gateways, and the interfaces by which they are reached.
+    /// The gateways, and the interface toward each.
     fn cells(
         &self,
         section: &SectionValues<'_>,
@@ -298,7 +298,7 @@ fn is_host(gateway: &str) -> bool {
     !host.is_empty() && !host.contains(char::is_whitespace) && port.is_none_or(is_port)
 }
 
-/// The gateway's addresses as sockets take them, one at least. A name is resolved.
+/// The gateway's addresses, at least one. A name is resolved.
 pub(crate) fn resolve(gateway: &str) -> std::io::Result<Vec<SocketAddr>> {
     let unbracketed = gateway.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = unbracketed.parse::<std::net::IpAddr>() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A settings file that is read again while the daemon runs.
 //!
-//! The whole file has to be right, or nothing changes. Of a right file the live keys come into
-//! force; all others keep the values of the start, and are named.
+//! If any key of the file is wrong, nothing changes. Otherwise the live keys are applied; all
+//! others keep the values of the start, and are named.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::SettingsError;
 use super::file::SettingsFile;
 use super::keys::{Key, Section};
 
-/// Keys that a running gateway takes over; a repeated section is one.
+/// Keys that a reload of a running gateway applies; a repeated section is one key.
 pub(super) const GATEWAY_LIVE: &[&str] = &[
     "gateway.drain_s",
     "gateway.log_filter",
@@ -31,7 +31,7 @@ pub(super) const GATEWAY_LIVE: &[&str] = &[
     "mobile",
 ];
 
-/// Keys that a running mobile takes over.
+/// Keys that a reload of a running mobile applies.
 pub(super) const MOBILE_LIVE: &[&str] = &[
     "mobile.key_file",
     "mobile.keepalive_s",
@@ -55,20 +55,20 @@ pub(super) fn is_live(section: &Section, key: &Key) -> bool {
 /// A file that was read again.
 #[derive(Debug)]
 pub(crate) struct Reloaded<T> {
-    /// What is in force from now on.
+    /// The settings in force from now on.
     pub(crate) settings: T,
-    /// What the whole file would give.
+    /// The settings of the whole new file.
     pub(super) wanted: T,
-    /// Keys with another value, which is in force.
+    /// Changed keys that were applied.
     pub(crate) applied: Vec<String>,
-    /// Keys with another value, which only a restart applies.
+    /// Changed keys that only a restart applies.
     pub(crate) left: Vec<String>,
-    /// Keys with another value that has no effect, and the flag or variable that stands over each.
+    /// Changed keys without effect, each with the flag or variable that overrides it.
     pub(crate) overridden: Vec<(String, &'static str)>,
 }
 
 impl<T> Reloaded<T> {
-    /// Reads the file that `running` came from again. `over` makes the settings of a file. `stands_over`
+    /// Reads the file of `running` again. `over` makes the settings of a file. `stands_over`
     /// names what overrides a key. `applies` judges a key; it also gets the settings of the whole new file.
     pub(super) fn read(
         config: Option<&Path>,
@@ -78,13 +78,13 @@ impl<T> Reloaded<T> {
         over: impl Fn(&SettingsFile) -> Result<T, SettingsError>,
     ) -> Result<Self, SettingsError> {
         let newer = running.read_again(config)?;
-        // Also what is not applied has to be right.
+        // The keys that are not applied must be right too.
         let wanted = over(&newer)?;
         let mut file = running.clone();
         let (mut applied, mut left, mut overridden) = (Vec::new(), Vec::new(), Vec::new());
         for key in newer.differences(running) {
             if let Some(name) = stands_over(&key) {
-                // No restart is waited for: the next reload does not name it again.
+                // Taken over, so that the next reload does not name the key again.
                 file.take_over(&key, &newer);
                 overridden.push((key, name));
             } else if applies(&key, &wanted) {
@@ -103,16 +103,16 @@ impl<T> Reloaded<T> {
         })
     }
 
-    /// The file that the key names was replaced: the key is applied, although its value is the same.
+    /// The file to which the key points was replaced: the key is applied, although its value is the same.
     pub(super) fn note_replaced_file(&mut self, key: &str) {
         if !self.applied.iter().any(|applied| applied == key) {
             self.applied.push(key.to_owned());
         }
     }
 
-    /// Logs what has changed, and what has not.
+    /// Logs which keys have changed, and which were applied.
     ///
-    /// Errors: it did not reach all packet workers.
+    /// Errors: the settings did not reach all packet workers.
     pub(crate) fn announce(&self, has_reached_workers: bool) -> anyhow::Result<()> {
         for (key, name) in &self.overridden {
             let kind = if name.starts_with('-') {

@@ -19,7 +19,7 @@ const RAW_IP: u16 = 519;
 /// How the daemons' own devices begin, before a number.
 const OWN_DEVICES: [&str; 5] = ["hfd", "hfu", "hfc", "hfk", "hfg"];
 
-/// What an interface is, the likeliest to go down first.
+/// The kind of an interface, the likeliest to go down first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     AccessPoint,
@@ -34,7 +34,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// Its link comes and goes.
+    /// Whether a link of this kind comes and goes.
     const fn comes_and_goes(self) -> bool {
         matches!(self, Self::Station | Self::Modem | Self::Ppp)
     }
@@ -77,10 +77,10 @@ impl Candidate {
         format!("{:15} {}", self.name, text.join(", "))
     }
 
-    /// The smaller, the likelier.
+    /// A smaller rank is likelier.
     fn rank(&self, role: DaemonKind) -> (bool, bool, Kind) {
         let is_unlikely = match role {
-            // It leads to the fixed hosts.
+            // Such an interface leads to the fixed hosts.
             DaemonKind::Gateway => self.has_default_route,
             DaemonKind::Mobile => !self.has_default_route,
         };
@@ -133,7 +133,7 @@ impl Machine {
         })
     }
 
-    /// What the machine most likely is.
+    /// The most likely role of the machine.
     pub(super) fn likely_role(&self) -> DaemonKind {
         let mut routes = self.candidates.iter().filter(|one| one.has_default_route);
         let moves = routes.any(|one| one.kind.comes_and_goes());
@@ -212,7 +212,7 @@ fn kind_of(link: &LinkInfo, wifi: Option<WifiRole>, has_modem_manager: bool) -> 
     }
 }
 
-/// A modem that looks like an Ethernet: its driver reports what it is.
+/// A modem that looks like an Ethernet interface: its driver reports the type.
 fn is_wwan(name: &str) -> bool {
     let described = fs::read_to_string(format!("/sys/class/net/{name}/uevent"));
     described.is_ok_and(|text| text.lines().any(|line| line == "DEVTYPE=wwan"))

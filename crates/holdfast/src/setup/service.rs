@@ -13,7 +13,7 @@ use crate::runtime::DaemonKind;
 /// The directory that shows that systemd runs: sd_booted(3).
 const BOOTED: &str = "/run/systemd/system";
 
-/// What became of the service.
+/// What setup has done with the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Service {
@@ -36,7 +36,7 @@ pub(super) const fn unit(role: DaemonKind) -> &'static str {
     }
 }
 
-/// Enables the role's unit and starts it; one that runs is started anew, with the new settings.
+/// Enables and starts the role's unit. A unit that runs is restarted with the new settings.
 pub(super) fn start(role: DaemonKind, target: &Target, problems: usize) -> anyhow::Result<Service> {
     if problems > 0 {
         return Ok(Service::Problems);

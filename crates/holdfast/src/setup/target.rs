@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the settings file goes, and what is there already.
+//! The path of the settings file, and the file that exists already.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -11,21 +11,21 @@ use anyhow::{Context as _, bail};
 use crate::runtime::{DaemonKind, SETTINGS_DIRECTORY, let_daemons_read, prepare_parent};
 use crate::settings::example_files;
 
-/// Old files that are kept beside the new one at most.
+/// The limit of old files that are kept beside the new one.
 const BACKUPS_MAX: u32 = 100;
 
-/// The settings file to be.
+/// The settings file that setup writes.
 #[derive(Debug)]
 pub(super) struct Target {
     path: PathBuf,
-    /// What is there now.
+    /// The present content of the file.
     old: Option<Vec<u8>>,
 }
 
 impl Target {
     /// The file of a role, or the one that the operator names.
     ///
-    /// Errors: there is one that may not be replaced.
+    /// Errors: the file exists and may not be replaced.
     pub(super) fn find(
         named: Option<&Path>,
         role: DaemonKind,
@@ -43,7 +43,7 @@ impl Target {
                 format!("{shown}: cannot be read; run as root, or name another with --config")
             })?),
         };
-        // A package brings the example; no operator has written it.
+        // The example is from a package: no operator has written it.
         let is_example = |old: &Vec<u8>| {
             example_files()
                 .iter()
@@ -66,7 +66,7 @@ impl Target {
         self.path == default_path(role)
     }
 
-    /// Writes the file, whole or not at all; the answer is where the old one is kept.
+    /// Writes the whole file or nothing. Returns the path of the old file's copy.
     pub(super) fn write(&self, text: &str) -> anyhow::Result<Option<PathBuf>> {
         let shown = self.path.display();
         let remedy = "make it, run as root, or name another file with --config";
@@ -88,7 +88,7 @@ impl Target {
         };
         let placed = match backup {
             Some(_) => file.persist(&self.path),
-            // One that has come in the meantime stays.
+            // A file that was made in the meantime stays.
             None => file.persist_noclobber(&self.path),
         };
         placed.map_err(|error| error.error).with_context(failed)?;

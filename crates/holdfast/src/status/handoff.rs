@@ -7,7 +7,7 @@ use super::units::bytes;
 use super::{list, table};
 use crate::control::HandoffStatus;
 
-/// Adds it to a status for people.
+/// Adds the station's part to a status for people.
 pub(super) fn write_text(text: &mut String, handoff: &HandoffStatus) {
     // Writing into a `String` cannot fail.
     let _ = writeln!(

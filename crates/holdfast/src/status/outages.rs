@@ -8,7 +8,7 @@ use super::{table, word};
 use crate::control::OutagesStatus;
 use crate::outages::date;
 
-/// The totals in one line, and a table of the outages asked for.
+/// The totals in one line, and a table of the requested outages.
 pub(super) fn text(outages: &OutagesStatus, uptime_s: f64) -> String {
     let mut text = totals(outages, uptime_s) + "\n";
     if outages.newest.is_empty() {
@@ -60,7 +60,7 @@ pub(super) fn totals(outages: &OutagesStatus, uptime_s: f64) -> String {
     )
 }
 
-/// What the stalls of these outages are: the scheme saves them, or only observes.
+/// What the stalls of these outages are: saved by the scheme, or only observed.
 pub(crate) const fn what_is_counted(outages: &OutagesStatus) -> &'static str {
     if outages.only_observed {
         "avoidable"

@@ -4,7 +4,7 @@
 use crate::control::SourceStatus;
 
 impl SourceStatus {
-    /// A line of it.
+    /// A line about the source.
     pub(super) fn text(&self) -> String {
         let mut parts = vec![format!("source {}", self.name)];
         parts.push(match (&self.problem, self.runs) {

@@ -37,13 +37,13 @@ struct Entry {
     row: Row<'static>,
 }
 
-/// Draws what is shown. What is scrolled further than to the last rows is scrolled back: the next key
-/// is seen at once.
+/// Draws the status. Scrolling beyond the last rows is undone, so that the next key has an effect
+/// at once.
 pub(super) fn draw(top: &mut Top, frame: &mut Frame<'_>) {
     top.scroll = draw_scrolled(top, frame);
 }
 
-/// Returns how many rows are scrolled away, of the longer table.
+/// Returns the number of rows that are scrolled away in the longer table.
 fn draw_scrolled(top: &Top, frame: &mut Frame<'_>) -> usize {
     let [head, upper, lower, foot] = Layout::vertical([
         Constraint::Length(3),
@@ -156,7 +156,7 @@ fn mobile_head(top: &Top, status: &MobileSessionStatus) -> Text<'static> {
     ])
 }
 
-/// The whole link's, with all headers and protocols.
+/// The rates of the whole link, with all headers and protocols.
 fn link_rates(top: &Top) -> String {
     let to = format!("{LINK} to");
     let now = [&to, &format!("{LINK} from")].map(|name| bits(top.rates.newest(name)));
@@ -286,8 +286,8 @@ fn counters(
     )
 }
 
-/// A table of the rows that the filter shows, sorted and scrolled. Returns how many rows are scrolled
-/// away.
+/// Draws a table of the rows that the filter shows, sorted and scrolled. Returns the number of rows that
+/// are scrolled away.
 fn list(
     top: &Top,
     mut entries: Vec<Entry>,

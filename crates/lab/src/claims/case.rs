@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The values that a rule judges: runs are reduced and compared, one value for each
+//! The values that a rule judges: it reduces and compares runs, and gives one value for each
 //! combination of the other parameters.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::results::{ResultLine, Same, grouped, same};
 use crate::scenario::Parameters;
 use crate::statistics::{Mean, median};
 
-/// Several runs as one value.
+/// Several runs, reduced to one value.
 #[derive(Clone, Copy)]
 struct Side {
     value: f64,
@@ -21,16 +21,16 @@ struct Side {
 /// One combination of the parameters that are not compared.
 pub(super) struct Case {
     pub(super) parameters: Parameters,
-    /// What is compared; none: no run, or none that finished.
+    /// The two values that are compared; none: no run, or no run that finished.
     pub(super) sides: [Option<f64>; 2],
-    /// None: it cannot be computed.
+    /// The result of the comparison; none: it cannot be computed.
     pub(super) value: Option<f64>,
-    /// One of the two values that are compared has no run here.
+    /// One of the two sides has no run here.
     pub(super) lacks_runs: bool,
 }
 
 impl Case {
-    /// Whether there is nothing at all to compare: neither side came to it.
+    /// Whether there is nothing to compare: neither side has a finite value.
     pub(super) fn is_empty(&self) -> bool {
         let none = |side: &Option<f64>| side.is_none_or(f64::is_infinite);
         self.value.is_none() && self.sides.iter().all(none)
@@ -42,7 +42,7 @@ pub(super) fn cases(rule: &Rule, lines: &[&ResultLine]) -> Vec<Case> {
     Reduced(rule).cases(lines)
 }
 
-/// Runs as a rule reduces them.
+/// Reduces runs by a rule.
 #[derive(Clone, Copy)]
 struct Reduced<'a>(&'a Rule);
 
@@ -74,7 +74,7 @@ impl Reduced<'_> {
         others
     }
 
-    /// What is compared of runs that differ in the compared parameter, or in nothing.
+    /// The cases of one group: its runs have equal values of all parameters but the compared one.
     fn compared(self, group: &[&ResultLine]) -> Vec<Case> {
         let parameters = self.others(group[0]);
         let Some(compare) = &self.0.compare else {
@@ -100,7 +100,8 @@ impl Reduced<'_> {
         let cases = pairs.iter().map(|pair| {
             let runs = [runs(&pair[0]), runs(&pair[1])];
             let sides = [0, 1].map(|index| self.side(&runs[index], f64::NAN));
-            // The equation is about one outage: a run with more of them is another experiment.
+            // The equation is about one outage: runs with different numbers of outages are not
+            // comparable.
             let mut outages = runs.iter().flatten().map(|line| line.stalls_s.len());
             let first = outages.next();
             let is_comparable =
@@ -118,8 +119,8 @@ impl Reduced<'_> {
         cases.collect()
     }
 
-    /// Several runs as one value; one that has none counts as `without` in a median, unless
-    /// that is no number.
+    /// Reduces several runs to one value. In a median a run without a rank (`Metric::rank`) counts
+    /// as `without`; if that is NaN, the run is left out.
     fn side(self, runs: &[&ResultLine], without: f64) -> Option<Side> {
         let alone = |value: f64| Side {
             value,
@@ -127,7 +128,8 @@ impl Reduced<'_> {
         };
         let values = runs.iter().filter_map(|line| self.0.metric.of(line));
         match self.0.reduce {
-            // Runs that are to be alike are not if some of them finish and some do not.
+            // Any two runs are compared here: an unfinished one counts as infinite, so it differs
+            // from a finished one.
             Reduce::Each
                 if self
                     .0
@@ -155,7 +157,7 @@ impl Reduced<'_> {
 }
 
 impl Compare {
-    /// Whether the run is on one of the sides.
+    /// Whether the run belongs to one of the two sides.
     pub(super) fn is_about(&self, line: &ResultLine) -> bool {
         match (&self.value, &self.with) {
             (Some(first), Some(second)) => [first, second]
@@ -166,7 +168,7 @@ impl Compare {
     }
 }
 
-/// The value that the rule names, or those of the runs except one.
+/// The value that the rule names; otherwise each value in the group but `except`.
 fn values(
     compare: &Compare,
     group: &[&ResultLine],
@@ -184,14 +186,14 @@ fn values(
     groups.map(|(Same(value), _)| value.clone()).collect()
 }
 
-/// How two sides compare; none: it cannot be computed.
+/// The result of comparing two sides; none: it cannot be computed.
 fn compared(by: Quantity, first: Side, second: Side) -> Option<f64> {
     let (a, b) = (first.value, second.value);
     let times = match (a.is_infinite() && b.is_infinite(), a.total_cmp(&b).is_eq()) {
         (true, _) => None,
-        // Both may be 0.
+        // Equal values, also if both are 0.
         (_, true) => Some(1.0),
-        // Something is no share of nothing, but more than it.
+        // A value above 0 is infinitely many times 0.
         _ if b == 0.0 => Some(f64::INFINITY).filter(|_| a > 0.0),
         _ => Some(a / b),
     };
@@ -208,7 +210,7 @@ fn compared(by: Quantity, first: Side, second: Side) -> Option<f64> {
     }
 }
 
-/// The outcome at one value of the parameter over the outcome at the other one.
+/// Divides the outcome at `along.to` by the outcome at `along.from`, for equal other parameters.
 fn cases_along(along: &Along, cases: &[Case]) -> Vec<Case> {
     let rest = |case: &Case| {
         let mut rest = case.parameters.clone();
@@ -250,8 +252,8 @@ impl Case {
     }
 }
 
-/// Cases with equal values of some parameters as one: their mean if runs become their mean,
-/// otherwise their median.
+/// Combines the cases with equal values of the parameters `per`: into their mean if `reduce` is the
+/// mean, otherwise into their median.
 pub(super) fn pooled(per: &[String], reduce: Reduce, cases: Vec<Case>) -> Vec<Case> {
     let pool = |values: Vec<f64>| match reduce {
         Reduce::Mean => Mean::of(&values).map(|mean| mean.value),
@@ -283,7 +285,7 @@ mod tests {
 
     #[test]
     fn the_equation_is_what_the_window_lacks_until_it_is_as_wide_again() {
-        // W = 8 by figure 4: 1, 2, 4, then 5, 6, 7: 7 + 6 + 4 + 3 + 2 + 1.
+        // W = 8, by figure 4: the windows 1, 2, 4, 5, 6, 7 lack 7 + 6 + 4 + 3 + 2 + 1 segments.
         assert!((Case::segments(8.0) - 23.0).abs() < 1e-9);
         assert!((Case::segments(64.0) - (512.0 + 384.0 - 80.0 + 1.0)).abs() < 1e-9);
     }

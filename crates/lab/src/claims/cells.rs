@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Verdicts on the cells of tables, and what came out in them under other assumptions where
-//! the paper leaves something open. Those change no verdict: they show what a verdict depends on.
+//! Verdicts on the cells of tables, and the results under other assumptions where the paper leaves a
+//! condition open. Those change no verdict: they show what the verdict depends on.
 
 use serde_json::{Value as Json, json};
 
@@ -11,21 +11,20 @@ use super::paper::{Paper, SUBSTRATES};
 use crate::results::{ResultLine, Same, Where, grouped, word};
 use crate::statistics::{Mean, median};
 
-/// What the runs of one cell came to.
+/// The result of the runs of one cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Outcome {
-    /// There is none.
+    /// There is no run.
     NoRun,
-    /// Most did not finish.
+    /// Most runs did not finish.
     Unfinished,
-    /// The median, or the mean.
+    /// The median or the mean of the metric.
     Value(f64),
 }
 
 impl Outcome {
-    /// The median of a metric, or with `means` the mean of the runs that have finished. A run that did
-    /// not finish has every metric, but none of them means what the paper's does, except where the
-    /// paper prints it all the same.
+    /// The median of a metric, or with `means` the mean. A run without the metric (it did not finish)
+    /// counts as infinite in the median, and the mean leaves it out.
     fn of(lines: &[&ResultLine], metric: Metric, means: bool) -> Self {
         let values = lines
             .iter()
@@ -42,7 +41,7 @@ impl Outcome {
         }
     }
 
-    /// As JSON has it: to a thousandth.
+    /// As JSON, rounded to a thousandth.
     fn json(self) -> Option<Json> {
         match self {
             Self::NoRun => None,
@@ -51,7 +50,7 @@ impl Outcome {
         }
     }
 
-    /// For comparison: what did not finish is longer than anything.
+    /// The value for comparisons: an unfinished cell is greater than any other.
     pub(super) fn rank(self) -> Option<f64> {
         match self {
             Self::NoRun => None,
@@ -66,7 +65,7 @@ pub(super) struct Cell<'a> {
     pub(super) table: &'a ClaimedTable,
     row: &'a Where,
     column: &'a Json,
-    /// What is printed.
+    /// The printed value.
     value: f64,
 }
 
@@ -91,13 +90,13 @@ impl<'a> Cell<'a> {
         runs
     }
 
-    /// Whether what is printed is the paper's mark of a transfer that did not finish.
+    /// Whether the printed value is the paper's mark of a transfer that did not finish.
     fn is_unfinished(&self) -> bool {
         let mark = self.table.unfinished;
         mark.is_some_and(|mark| mark.total_cmp(&self.value).is_eq())
     }
 
-    /// What is printed, for comparison.
+    /// The printed value as an outcome.
     pub(super) fn printed(&self) -> Outcome {
         if self.is_unfinished() {
             Outcome::Unfinished
@@ -106,7 +105,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// What came out on each substrate.
+    /// The results on each substrate.
     pub(super) fn outcomes(&self, paper: &Paper, lines: &[ResultLine]) -> [Outcome; 3] {
         let runs = self.runs();
         SUBSTRATES.map(|substrate| {
@@ -115,7 +114,7 @@ impl<'a> Cell<'a> {
         })
     }
 
-    /// The verdict on an outcome, and why.
+    /// The verdict on an outcome, and the reason.
     fn judge(&self, paper: &Paper, outcome: Outcome) -> (Verdict, String) {
         let text = match (self.is_unfinished(), outcome) {
             (_, Outcome::NoRun) => {
@@ -148,7 +147,7 @@ impl<'a> Cell<'a> {
         )
     }
 
-    /// Its entry: the verdict is that of the first substrate that has runs.
+    /// The cell's entry: its verdict is that of the first substrate that has runs.
     fn entry(&self, paper: &Paper, lines: &[ResultLine]) -> Entry {
         let table = self.table;
         let outcomes = self.outcomes(paper, lines);
@@ -175,7 +174,8 @@ impl<'a> Cell<'a> {
         Entry::new(paper, id, printed, outcomes.map(Outcome::json), judgement)
     }
 
-    /// What came out on the model under each of an alternative's assumptions, by their values.
+    /// The results on the model under each of an alternative's assumptions, with the assumptions'
+    /// values.
     fn alternatively(
         &self,
         paper: &Paper,
@@ -206,7 +206,7 @@ impl<'a> Cell<'a> {
         self.table.open.is_none() && self.judge(paper, outcome).0 == Verdict::Holds
     }
 
-    /// What an alternative adds to the reason of the verdict.
+    /// The text that an alternative adds to the reason of the verdict.
     fn alternative_text(&self, paper: &Paper, other: &Alternative, lines: &[ResultLine]) -> String {
         let came = self.alternatively(paper, other, lines);
         let mut outcomes: Vec<Outcome> = came.iter().map(|(_, outcome)| *outcome).collect();
@@ -246,8 +246,8 @@ pub(super) fn entries(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine])
         .collect()
 }
 
-/// For each value of an assumption that the paper leaves open: how many of a table's cells
-/// are as printed if it is that one.
+/// For each value of a condition that the paper leaves open: how many of a table's cells are as
+/// printed.
 pub(super) fn fits(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine]) -> Vec<Fit> {
     let open = table.alternative.iter();
     let open = open.filter_map(|other| Some((other, other.over.as_ref()?)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The entry of one claim: what is printed, what came out, and the verdict.
+//! The entry of one claim: the printed value, our results, and the verdict.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use serde_json::Value as Json;
 use super::paper::Paper;
 use crate::results::word;
 
-/// One cell or statement, and what came out.
+/// One cell or statement, with our results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// The paper's folder.
     pub paper: String,
     /// Table, row and column, or the statement's name.
     pub id: String,
-    /// What is printed: a number, or a text.
+    /// The printed value: a number, or a text.
     pub printed: Json,
-    /// What came out on the model; none: no run.
+    /// The result on the model; none: no run.
     pub model: Option<Json>,
-    /// On Linux in a virtual kernel.
+    /// The result on Linux in a virtual kernel.
     pub linux: Option<Json>,
-    /// On Linux by the wall clock.
+    /// The result on Linux by the wall clock.
     pub live: Option<Json>,
-    /// By the rules.
+    /// The verdict by the rules of the claims file.
     pub verdict: Verdict,
     /// Why: the figures that the verdict rests on.
     pub reason: String,
-    /// The assumption under which it came out so.
+    /// The assumption under which these results came out.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub assumption: Option<String>,
-    /// The verdict under the printed conditions, if there is an assumption.
+    /// The verdict under the printed conditions, if there is an assumption that decides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub verdict_as_printed: Option<Verdict>,
     /// The verdicts under assumptions that decide nothing, by their names.
@@ -41,7 +41,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// From what came out on each of [`super::SUBSTRATES`], and the judgement.
+    /// An entry from the results on each of [`super::SUBSTRATES`], and the judgement.
     pub(super) fn new(
         paper: &Paper,
         id: String,
@@ -64,7 +64,8 @@ impl Entry {
         }
     }
 
-    /// This entry, of runs under an assumption, beside that of the printed conditions.
+    /// This entry is of runs under an assumption: adds the entry of the printed conditions beside
+    /// it.
     pub(super) fn beside_printed(mut self, printed: Self, assumption: &str) -> Self {
         let came = printed.model.as_ref().map_or("no run".to_owned(), word);
         let verdict = printed.verdict.name();
@@ -74,12 +75,12 @@ impl Entry {
         );
         self.assumption = Some(assumption.to_owned());
         self.verdict_as_printed = Some(printed.verdict);
-        // The assumption is one of the model's scenarios.
+        // Assumptions have runs on the model alone.
         (self.linux, self.live) = (printed.linux, printed.live);
         self
     }
 
-    /// This entry, of the printed conditions, beside that of runs under an assumption.
+    /// This entry is of the printed conditions: adds the entry under an assumption beside it.
     pub(super) fn beside_assumed(mut self, assumed: &Self, assumption: &str) -> Self {
         let came = assumed.model.as_ref().map_or("no run".to_owned(), word);
         let verdict = assumed.verdict.name();
@@ -91,31 +92,31 @@ impl Entry {
     }
 }
 
-/// How well a table fits if something that the paper leaves open has one value.
+/// How many cells of a table are as printed if an open condition has one value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     /// The table.
     pub table: String,
-    /// The parameter that is left open.
+    /// The parameter that the paper leaves open.
     pub parameter: String,
-    /// Its value.
+    /// The parameter's value.
     pub value: Json,
-    /// Cells that are as printed.
+    /// Number of cells that are as printed.
     pub as_printed: usize,
-    /// Cells.
+    /// Number of cells.
     pub cells: usize,
 }
 
 /// The verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Verdict {
-    /// It came out here as it is printed.
+    /// The result here is as printed.
     #[serde(rename = "holds")]
     Holds,
-    /// It did not.
+    /// The result here is not as printed.
     #[serde(rename = "differs")]
     Differs,
-    /// There is nothing to compare with.
+    /// There is nothing to compare.
     #[serde(rename = "not comparable")]
     NotComparable,
 }
@@ -130,7 +131,7 @@ impl Verdict {
         }
     }
 
-    /// Of what was found; none: nothing could be compared.
+    /// The verdict from what was found; none: nothing could be compared.
     pub(super) fn of(holds: Option<bool>) -> Self {
         match holds {
             Some(true) => Self::Holds,
@@ -145,7 +146,8 @@ pub fn counts<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
     counts_of(entries.into_iter().map(|entry| entry.verdict))
 }
 
-/// The same under the printed conditions alone; none: no entry has an assumption.
+/// The same counts under the printed conditions alone; none: no entry has an assumption that
+/// decides.
 pub fn counts_as_printed(entries: &[Entry]) -> Option<String> {
     entries.iter().find_map(|entry| entry.verdict_as_printed)?;
     let verdicts = entries.iter();
@@ -153,7 +155,7 @@ pub fn counts_as_printed(entries: &[Entry]) -> Option<String> {
     Some(counts_of(verdicts))
 }
 
-/// The same under an assumption that decides nothing.
+/// The same counts under an assumption that decides nothing.
 pub fn counts_beside(entries: &[Entry], assumption: &str) -> String {
     let verdicts = entries.iter();
     let verdict = |entry: &Entry| entry.verdicts_beside.get(assumption).copied();

@@ -50,7 +50,7 @@ fn tie_percent() -> f64 {
     1.0
 }
 
-/// Either is enough.
+/// The tolerance of a metric: a value is within it if it is within one of the two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tolerance {
@@ -62,8 +62,7 @@ pub struct Tolerance {
     pub absolute: f64,
 }
 
-/// A condition that the paper does not print, and that has better support than the one in the
-/// printed conditions' scenario.
+/// A condition that the paper does not print.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assumption {
@@ -75,8 +74,8 @@ pub struct Assumption {
     pub why: String,
     /// What it changes.
     pub changes: String,
-    /// It is better supported than what the printed conditions' scenario has: it decides verdicts.
-    /// Otherwise what comes out under it only stands beside them.
+    /// Whether it decides verdicts: it has better support than the printed conditions' scenario.
+    /// Otherwise its results are only shown beside the verdicts.
     #[serde(default = "yes")]
     pub decides: bool,
 }
@@ -93,7 +92,7 @@ pub struct Assumed {
     pub assumption: String,
     /// The scenario with its runs.
     pub scenario: String,
-    /// What is compared instead of a table's metric, if that is what is assumed.
+    /// The metric that is compared instead of the table's, if the assumption is about the metric.
     #[serde(default)]
     pub metric: Option<Metric>,
 }
@@ -104,7 +103,7 @@ pub struct Assumed {
 pub struct ClaimedTable {
     /// Its name.
     pub id: String,
-    /// What it is of.
+    /// The metric of its cells.
     pub metric: Metric,
     /// The scenario with its runs, in the paper's folder.
     pub scenario: String,
@@ -112,25 +111,25 @@ pub struct ClaimedTable {
     pub column: String,
     /// Its values.
     pub columns: Vec<Json>,
-    /// The parameter of the variants, whose order is a claim of its own; it is that of the
-    /// columns, or one of the rows'.
+    /// The parameter of the variants: the column parameter, or one of the rows'. The order of the
+    /// variants is a claim of its own.
     pub variants: String,
-    /// The paper prints means of several runs; otherwise cells are compared with medians.
+    /// Whether the paper prints means of several runs; otherwise cells are compared with medians.
     #[serde(default)]
     pub means: bool,
     /// What the paper prints for a transfer that did not finish.
     #[serde(default)]
     pub unfinished: Option<f64>,
-    /// A condition that the paper does not print and that no other table gives: then its
-    /// cells cannot be compared, only their order.
+    /// A condition that neither the paper nor another of its tables prints. With it the cells
+    /// cannot be compared, only their order.
     #[serde(default)]
     pub open: Option<String>,
     /// The rows.
     pub row: Vec<Row>,
-    /// Its runs under assumptions; one of these at most decides.
+    /// Its runs under assumptions; at most one assumption decides.
     #[serde(default)]
     pub assumed: Vec<Assumed>,
-    /// Other runs of the same cells: a reason names what came out there.
+    /// Other runs of the same cells: a reason also shows their results.
     #[serde(default)]
     pub alternative: Vec<Alternative>,
 }
@@ -139,7 +138,7 @@ pub struct ClaimedTable {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// Its runs.
+    /// The parameters that select its runs.
     #[serde(rename = "where")]
     pub selection: Where,
     /// Its cells, as printed.
@@ -154,13 +153,13 @@ pub struct Alternative {
     pub text: String,
     /// The scenario.
     pub scenario: String,
-    /// Its runs, besides the cell's own.
+    /// The parameters that select its runs, besides those of the cell.
     #[serde(default, rename = "where")]
     pub selection: Where,
-    /// The parameter whose values are the assumptions; without it there is one.
+    /// The parameter whose values are the assumptions; none: there is one assumption.
     #[serde(default)]
     pub over: Option<String>,
-    /// What to compare instead of the table's metric, if the paper may have meant that.
+    /// The metric that is compared instead of the table's, if the paper may have meant it.
     #[serde(default)]
     pub metric: Option<Metric>,
 }
@@ -171,38 +170,39 @@ pub struct Alternative {
 pub struct ClaimedFigure {
     /// Its name.
     pub id: String,
-    /// What it shows, as the paper puts it, or in that sense.
+    /// What it shows, quoted from the paper or in its sense.
     pub text: String,
-    /// What is drawn.
+    /// The metric that is drawn.
     pub metric: Metric,
     /// The scenarios with its runs, in the paper's folder.
     pub scenarios: Vec<String>,
-    /// Its runs.
+    /// The parameters that select its runs.
     #[serde(default, rename = "where")]
     pub selection: Where,
     /// The parameter along the x axis.
     pub x: String,
-    /// The x axis is in proportion, and not a scale of powers of two.
+    /// Whether the x axis is linear; otherwise it is a scale of powers of two.
     #[serde(default)]
     pub linear: bool,
-    /// Bars are 95% confidence intervals of the means, and not standard deviations.
+    /// Whether bars are 95% confidence intervals of the means; otherwise they are standard
+    /// deviations.
     #[serde(default)]
     pub intervals: bool,
-    /// Draws the mean of what no transfer over the runs' links can beat.
+    /// Draws the mean of the times that no transfer over the runs' links can beat.
     #[serde(default)]
     pub optimum: bool,
-    /// The axis as text; without it the parameter's name.
+    /// The name of the x axis; none: the parameter's name.
     #[serde(default)]
     pub x_name: Option<String>,
-    /// The parameter with a curve for each value.
+    /// The parameter that has a curve for each value.
     pub variants: String,
-    /// Points of it that are known as numbers.
+    /// Points of the figure that are known as numbers.
     #[serde(default)]
     pub printed: Vec<PrintedPoint>,
-    /// Draws the most that the link can carry, and each curve's share of it.
+    /// Draws the most that the link can carry, and shows each curve's share of it.
     #[serde(default)]
     pub ceiling: bool,
-    /// What to compare where today's senders replace the paper's.
+    /// The comparison of today's senders with the paper's.
     #[serde(default)]
     pub today: Option<TodaysComparison>,
 }
@@ -214,22 +214,22 @@ pub struct PrintedPoint {
     /// The parameter's value, above 0.
     #[serde(with = "As::<Number<1, 1_000_000_000_000, 1_000>>")]
     pub x: f64,
-    /// Whose.
+    /// The variant of its curve.
     pub variant: Json,
-    /// In the metric's unit.
+    /// The value, in the metric's unit.
     #[serde(with = "As::<Value>")]
     pub value: f64,
 }
 
-/// A plain sender of today against what was published.
+/// The comparison of a plain sender of today with the published mechanism.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TodaysComparison {
     /// Today's gateway scheme that leaves the sender alone.
     pub plain: Json,
-    /// The one that is as published.
+    /// The scheme of today's gateway that is the published mechanism.
     pub published: Json,
-    /// The published one among the paper's own variants, with the paper's own sender.
+    /// The published mechanism among the paper's own variants, with the paper's own sender.
     pub own: Json,
 }
 
@@ -253,7 +253,7 @@ impl ClaimedTable {
         Ok(())
     }
 
-    /// Each row names its variant, unless the columns do.
+    /// Checks that each row names its variant, unless the columns do.
     fn check_variants(&self) -> Result<(), DocumentError> {
         for (number, row) in self.row.iter().enumerate() {
             if self.variants != self.column && !row.selection.contains_key(&self.variants) {
@@ -293,18 +293,19 @@ pub struct Statement {
     pub text: String,
     /// The scenario with its runs.
     pub scenario: String,
-    /// Its runs.
+    /// The parameters that select its runs.
     #[serde(default, rename = "where")]
     pub selection: Where,
     /// A condition that the paper does not print.
     #[serde(default)]
     pub open: Option<String>,
-    /// Its runs under assumptions; one of these at most decides.
+    /// Its runs under assumptions; at most one assumption decides.
     #[serde(default)]
     pub assumed: Vec<Assumed>,
-    /// What is to be true of them: all of it.
+    /// What the runs have to show: all of these rules.
     pub rule: Vec<Rule>,
-    /// It defines a figure that is computed here too: that it holds means nothing.
+    /// Whether it only defines a figure that is computed here too. Then it cannot fail, and instead of
+    /// "holds" its verdict is "not comparable".
     #[serde(default)]
     pub definition: bool,
 }
@@ -376,7 +377,7 @@ impl ClaimsFile {
         Ok(claims)
     }
 
-    /// What is compared under an assumption has a tolerance.
+    /// Checks that a metric which an assumption compares has a tolerance.
     fn check_metrics(&self, table: &ClaimedTable) -> Result<(), DocumentError> {
         for (number, assumed) in table.assumed.iter().enumerate() {
             if (assumed.metric).is_some_and(|metric| !self.tolerance.contains_key(&metric)) {
@@ -387,7 +388,7 @@ impl ClaimsFile {
         Ok(())
     }
 
-    /// Each assumption is used, each that is used is there, and one of a claim at most decides.
+    /// Checks that each assumption is used and defined, and that at most one of a claim decides.
     fn check_assumptions(&self) -> Result<(), DocumentError> {
         let tables = self.table.iter().map(|table| &table.assumed);
         let statements = self.statement.iter().map(|statement| &statement.assumed);
@@ -409,7 +410,7 @@ impl ClaimsFile {
         Ok(())
     }
 
-    /// The assumptions of one claim.
+    /// Checks the assumptions of one claim.
     fn check_assumed(&self, is_table: bool, all: &[Assumed]) -> Result<(), DocumentError> {
         let mut deciding = 0;
         for (number, assumed) in all.iter().enumerate() {
@@ -441,8 +442,8 @@ impl ClaimsFile {
             .is_some_and(|assumption| assumption.decides)
     }
 
-    /// The scenarios that its claims name, each once, in order; with those of alternatives or
-    /// without.
+    /// The scenarios that its claims name, each once, in their order. `with_alternatives` adds
+    /// those of alternatives.
     pub fn scenarios(&self, with_alternatives: bool) -> Vec<&str> {
         let tables = self.table.iter().flat_map(|table| {
             let others = table.alternative.iter();
@@ -460,7 +461,7 @@ impl ClaimsFile {
         once(tables.chain(figures.map(String::as_str)).chain(statements))
     }
 
-    /// Those whose packets a statement needs.
+    /// The scenarios of statements that need packets.
     pub fn traced_scenarios(&self) -> Vec<&str> {
         let statements = self.statement.iter();
         let statements = statements.filter(|statement| {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a rule finds of runs, and the reasons.
+//! Judges runs by a rule, and gives the reasons.
 
 use super::case::{Case, cases, pooled};
 use super::rule::{Compare, Expect, Quantity, Reduce, Rule};
 use crate::results::{ResultLine, word};
 
-/// Values that are shown one by one, at most.
+/// The largest number of values that are shown one by one.
 const SHOWN_MAX: usize = 12;
 
-/// What a rule found: what is printed, what came out, whether it is so, and why.
+/// The result of a rule: what is printed, what came out, whether it holds, and why.
 pub(super) struct Found {
     pub(super) printed: String,
     pub(super) came: Option<String>,
@@ -21,7 +21,7 @@ pub(super) fn judge(rule: &Rule, lines: &[&ResultLine]) -> Found {
     Judge(rule).judge(lines)
 }
 
-/// A rule with its texts.
+/// A rule, with functions for its texts.
 #[derive(Clone, Copy)]
 struct Judge<'a>(&'a Rule);
 
@@ -38,7 +38,7 @@ impl Judge<'_> {
         let lacks_runs = cases.iter().any(|case| case.lacks_runs);
         let without = cases.iter().filter(|case| case.value.is_none()).count();
         cases.retain(|case| !case.is_empty() || self.counts_empty_cases());
-        // What has no run is not known; what has not finished is not as expected.
+        // A case without a run is unknown. A case whose runs did not finish is not as expected.
         let missing = cases
             .iter()
             .filter(|case| case.value.is_none() && !case.lacks_runs)
@@ -55,7 +55,7 @@ impl Judge<'_> {
             for case in &mut cases {
                 case.divide(equation);
             }
-            // A part of what is claimed is no claim that holds.
+            // The equation needs every case: if one lacks a value, nothing is compared.
             if without > 0 {
                 cases.clear();
             }
@@ -75,14 +75,14 @@ impl Judge<'_> {
         Found {
             printed,
             came: Some(self.came(&cases, values, &lines)),
-            // What has no run could be otherwise.
+            // It holds only if no run is missing: a missing run could contradict it.
             holds: Some(holds).filter(|holds| !holds || !lacks_runs),
             reason: format!("{count}{left_out}"),
         }
     }
 
-    /// A combination without any finished run is one that is not as expected. Elsewhere it is left
-    /// out: there is nothing that could be alike or less.
+    /// Whether a combination without a finished run counts as not as expected. For other rules it
+    /// is left out: it has no value to compare.
     fn counts_empty_cases(self) -> bool {
         let is_of_means = matches!(self.0.reduce, Reduce::Mean | Reduce::Interval);
         let is_limit = matches!(
@@ -92,7 +92,7 @@ impl Judge<'_> {
         self.0.compare.is_none() || (is_of_means && is_limit)
     }
 
-    /// Whether the values are as expected, and by what count or tolerance.
+    /// Whether the values are as expected, and the count or tolerance behind that.
     fn holds(self, values: &[f64], missing: usize) -> (bool, String) {
         let share_of = |right: usize, all: usize, share: f64| {
             let text = format!(
@@ -207,7 +207,8 @@ impl Judge<'_> {
         format!("{} to {most}", number.unwrap_or(&least))
     }
 
-    /// The least, the middle and the most of the values; few of them with what they are of.
+    /// The least, the median and the greatest value. Up to [`SHOWN_MAX`] cases are shown with both
+    /// sides.
     fn came(self, cases: &[Case], values: Vec<f64>, lines: &[&ResultLine]) -> String {
         let Some(compare) = &self.0.compare else {
             let total = self.0.metric.total(lines);
@@ -240,7 +241,7 @@ impl Judge<'_> {
         format!("{text} ({})", sides.join(", "))
     }
 
-    /// The least and the most; of three and more the middle.
+    /// The least and the greatest value; of three or more also the median.
     fn extent(self, values: Vec<f64>) -> String {
         let text = self.range(ends(&values));
         if values.len() < 3 {
@@ -249,7 +250,7 @@ impl Judge<'_> {
         format!("{text}, median {}", self.shown(middle(values)))
     }
 
-    /// What could not be compared, for a reason.
+    /// What could not be compared, as text for the reason.
     fn left_out(self, without: usize, all: usize, lines: &[&ResultLine]) -> String {
         let mut text = String::new();
         if without > 0 {
@@ -271,7 +272,7 @@ impl Judge<'_> {
     }
 }
 
-/// The least and the most.
+/// The least and the greatest value.
 fn ends(values: &[f64]) -> [f64; 2] {
     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
     [
@@ -280,7 +281,8 @@ fn ends(values: &[f64]) -> [f64; 2] {
     ]
 }
 
-/// The middle one, of an even number of values the greater one of two; no number: there are none.
+/// The middle value; of an even number of values the greater of the middle two. NaN: there are
+/// none.
 fn middle(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

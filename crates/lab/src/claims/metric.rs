@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What of a run is compared.
+//! The figures of a run that are compared.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,47 +16,46 @@ pub enum Metric {
     /// Seconds with a retransmission, or a probe after an unanswered one, for each 100 seconds in
     /// which the sender sent something.
     RetransmissionSecondsPercent,
-    /// How far the ratio of a line is from the one that its segments give.
+    /// Difference between the ratio in a line and the ratio that its segment counts give.
     RetransmissionRatioError,
     /// Goodput in Mb/s.
     GoodputMbps,
-    /// Expiries of the sender's retransmission timer in each 100 s of the transfer, until
-    /// its last byte came.
+    /// Expiries of the sender's retransmission timer for each 100 s, from the transfer's begin to its last
+    /// byte.
     #[serde(rename = "timeouts_per_100_s")]
     TimeoutsPer100S,
     /// Median time from leaving a cell to the first packet through the new one, in
     /// milliseconds.
     HandoffMs,
-    /// Median time from the MH's first sending of a segment to its second, in milliseconds;
-    /// of runs whose packets were read.
+    /// Median time from the first to the second sending of a segment by the MH, in milliseconds; of runs
+    /// whose packets were read.
     SentAgainMs,
-    /// ACKs that reached the FH with a number that the MH had not sent; of runs whose
+    /// ACKs that reached the FH with an acknowledgement number that the MH had not sent; of runs whose
     /// packets were read.
     AcksNotOfTheMh,
-    /// The longest record of a connection that one base station has given another, bytes.
+    /// The longest record of a connection that a base station gave to another one, bytes.
     HandoffStateBytes,
-    /// Bytes that were acknowledged to the sender before the receiver had them, at most at a time.
+    /// The most bytes at a time that were acknowledged to the sender before the receiver had them.
     AcknowledgedAheadBytes,
-    /// How long these bytes take on the wired hop of the run, in milliseconds.
+    /// The time that the wired hop of the run takes for these bytes, in milliseconds.
     AheadOnTheWireMs,
-    /// The longest time without a new byte in order at the receiver, from its first one to its last one, in
-    /// seconds. A run that did not finish: to its end. Of runs that record `sequence`, to their interval.
+    /// The longest time without a new byte in order at the receiver, in seconds. It is measured from the first
+    /// byte to the last one, or to the run's end; of runs that record `sequence`, to the series' interval.
     LongestIdleS,
-    /// How many times the time that no transfer over the run's links can beat.
+    /// The transfer's time over the least possible time of its links.
     TimesOptimum,
-    /// How much longer a transfer took than the time that no transfer over the run's links can
-    /// beat, in seconds.
+    /// The transfer's time less the least possible time of its links, in seconds.
     BeyondOptimumS,
     /// Expiries of the retransmission timer for each 100 segments that the sender retransmitted.
     #[serde(rename = "timeouts_per_100_repeated")]
     TimeoutsPer100Repeated,
-    /// What compression left of the payload that it made smaller, in percent.
+    /// Compressed size of the payload that the gateway made smaller, in percent of its size before.
     CompressedToPercent,
-    /// The response time without its stalls for each outage, in seconds.
+    /// The response time without its stalls, divided by the number of outages, in seconds.
     WithoutStallsPerOutageS,
-    /// Bytes of data that the receiver got, once or again, for each byte delivered.
+    /// Bytes of data that reached the receiver, with repetitions, for each byte delivered.
     ReceivesPerByte,
-    /// Losses whose cause the sender's loss classifier knew, in percent.
+    /// Losses whose cause the sender's loss classifier judged rightly, in percent.
     HitRatioPercent,
     /// Mean of the recorded congestion window, KiB.
     CwndMeanKib,
@@ -65,7 +64,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// The metric of one run; none: it has none, for it did not finish.
+    /// The metric of one run; none: the run does not have it, for example because it did not finish.
     pub fn of(self, line: &ResultLine) -> Option<f64> {
         match self {
             Self::TransferS => line.transfer_s,
@@ -106,7 +105,8 @@ impl Metric {
                 let net_s = line.transfer_s? - stalls.iter().sum::<f64>();
                 Some(net_s / stalls.len() as f64)
             }
-            // Bytes that were discarded as incomplete have no figure.
+            // Unfinished transfers have no figure: it does not count bytes that were discarded as
+            // incomplete.
             Self::ReceivesPerByte => {
                 line.transfer_s?;
                 Some(1.0 + line.duplicates_per_byte?)
@@ -128,8 +128,7 @@ impl Metric {
         }
     }
 
-    /// The same for a median: what a run never came to takes longer than anything; none: it
-    /// was not measured.
+    /// The metric for a median: infinite for a run that never reached it; none: it was not measured.
     pub(super) fn rank(self, line: &ResultLine) -> Option<f64> {
         let never_came = match self {
             Self::TransferS => true,
@@ -140,7 +139,7 @@ impl Metric {
         self.of(line).or(never_came.then_some(f64::INFINITY))
     }
 
-    /// What is counted in these runs, of how many; none: it is no count.
+    /// The count of a counting metric in these runs, and the number of cases; none: it counts nothing.
     pub(super) fn total(self, lines: &[&ResultLine]) -> Option<(u64, u64)> {
         let traced = || lines.iter().filter_map(|line| line.traced.as_ref());
         match self {
@@ -156,7 +155,7 @@ impl Metric {
         }
     }
 
-    /// Whether the run's packets have to be read for it.
+    /// Whether the metric needs the run's packets.
     pub(super) fn needs_packets(self) -> bool {
         matches!(self, Self::SentAgainMs | Self::AcksNotOfTheMh)
     }
@@ -194,7 +193,7 @@ impl Metric {
         self.shown().0
     }
 
-    /// A value of it.
+    /// A value of the metric as text.
     pub fn text(self, value: f64) -> String {
         let decimals = self.shown().1;
         if value.is_finite() {
@@ -205,8 +204,8 @@ impl Metric {
     }
 }
 
-/// The longest time between two points at which new bytes were there; none: there are no two. The end of a
-/// run that did not finish counts as one.
+/// The longest time between two points with new bytes; none: there are not two. The end of a run that did
+/// not finish counts as a point.
 fn longest_idle_s(series: &Series, is_finished: bool) -> Option<f64> {
     let bytes = series.rcv_nxt.windows(2);
     let points = series.t_s.iter().skip(1).zip(bytes);
@@ -236,7 +235,7 @@ mod tests {
         assert_eq!(idle_s(&[0, 1, 2, 3]), Some(1.0));
         assert_eq!(idle_s(&[0, 0, 7, 7]), None);
         assert_eq!(idle_s(&[]), None);
-        // A transfer that stands still.
+        // An unfinished transfer: nothing arrives until its end.
         assert_eq!(
             longest_idle_s(&series(&[0, 1, 2, 2, 2, 2]), false),
             Some(3.0)

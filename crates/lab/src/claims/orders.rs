@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Verdicts on the order of a table's variants in each group of cells that differ in the
-//! variant alone.
+//! Verdicts on the order of a table's variants. A group of cells differs in the variant alone.
 
 use std::cmp::Ordering;
 
@@ -12,23 +11,23 @@ use super::file::ClaimedTable;
 use super::paper::Paper;
 use crate::results::{ResultLine, Where, grouped, word};
 
-/// A variant's name, what is printed for it, and what its runs came to on each substrate.
+/// A variant's name, its printed value, and its results on each substrate.
 type Variant = (String, Outcome, [Outcome; 3]);
 
-/// Names with their values.
+/// The variants' names with their values.
 type Ranks<'a> = Vec<(&'a str, f64)>;
 
-/// How close two values are that are in no order.
+/// The difference up to which two values are equal.
 #[derive(Clone, Copy, Debug)]
 struct Tie {
-    /// In percent of the lesser.
+    /// In percent of the lesser value.
     percent: f64,
-    /// In the metric's own unit: as close as that is the same in a cell, too.
+    /// In the metric's own unit, as for cells.
     absolute: f64,
 }
 
 impl Tie {
-    /// Whether two values are apart by more than a tie, and which way.
+    /// The order of two values; equal: their difference is within the tie.
     fn compare(self, a: f64, b: f64) -> Ordering {
         let apart = (a - b).abs();
         let near = apart <= a.abs().min(b.abs()) * self.percent / 100.0 || apart <= self.absolute;
@@ -55,7 +54,7 @@ impl Tie {
     }
 }
 
-/// One entry a group; its verdict is that of the first substrate that has runs.
+/// One entry for each group; its verdict is that of the first substrate that has runs.
 pub(super) fn entries(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine]) -> Vec<Entry> {
     let tolerance = paper.claims.tolerance.get(&table.metric);
     let tie = Tie {
@@ -82,7 +81,7 @@ pub(super) fn entries(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine])
     entries.collect()
 }
 
-/// The variants of each group of cells that differ in the variant alone.
+/// The groups of cells that differ in the variant alone, with their variants.
 fn groups(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine]) -> Vec<(Where, Vec<Variant>)> {
     let variants = Cell::all(table).filter_map(|cell| {
         let mut others = cell.runs();
@@ -102,7 +101,7 @@ fn judge(printed: &Ranks<'_>, came: &Ranks<'_>, tie: Tie) -> (Verdict, String) {
         found.map(|(_, value)| *value)
     };
     let (mut right, mut wrong, mut missing) = (0, Vec::new(), Vec::new());
-    // In the printed order, but no further apart than what counts as equal.
+    // Pairs in the printed order whose difference counts as equal.
     let mut barely = 0;
     for (index, (a, printed_a)) in printed.iter().enumerate() {
         if value(a).is_none() {
@@ -138,7 +137,7 @@ fn judge(printed: &Ranks<'_>, came: &Ranks<'_>, tie: Tie) -> (Verdict, String) {
     }
     let verdict = match (wrong.is_empty(), right) {
         (false, _) => Verdict::Differs,
-        // A variant that is missing may stand anywhere.
+        // A missing variant could be anywhere in the order.
         (true, right) if right == 0 || !missing.is_empty() => Verdict::NotComparable,
         (true, _) => Verdict::Holds,
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A paper's folder: its claims, the runs that they need, and the lines that came of them.
+//! A paper's folder: its claims, the runs that they need, and the results of those runs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -40,13 +40,13 @@ impl Paper {
     /// One line with the file, the key, what it got and what it takes.
     pub fn load(folder: &Path) -> anyhow::Result<Self> {
         let file = folder.join(CLAIMS_FILE);
-        // The scenarios' names have it, by whatever way it was reached.
+        // The scenarios' names contain the full name, whatever path led to the folder.
         let name = in_full(folder)
             .file_name()
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        // Most of its tables name the same few scenarios.
+        // Caches the sweeps: most tables name the same few scenarios.
         let known = RefCell::new(BTreeMap::new());
         let sweeps = |scenario: &str| -> anyhow::Result<Vec<String>> {
             if let Some(sweeps) = known.borrow().get(scenario) {
@@ -66,8 +66,8 @@ impl Paper {
         })
     }
 
-    /// The papers in `folder`, by name: the folders with claims. A folder that is not there may
-    /// be one of the [`library`].
+    /// The papers in `folder`, by name: the folders with claims. A folder that does not exist on
+    /// disk may be one of the [`library`].
     pub fn find(folder: &Path) -> anyhow::Result<Vec<Self>> {
         if !folder.exists() && library::is_folder(folder) {
             let claims = library::files_in(folder).filter(|file| file.ends_with(CLAIMS_FILE));
@@ -86,8 +86,8 @@ impl Paper {
         folders.iter().map(|folder| Self::load(folder)).collect()
     }
 
-    /// The runs that its claims need: all of each scenario that one of them names; without
-    /// alternatives, what the paper itself describes.
+    /// The runs that its claims need: all runs of each scenario that a claim names. Without
+    /// alternatives these are the runs that the paper itself describes.
     pub fn runs(&self, with_alternatives: bool) -> anyhow::Result<Vec<Run>> {
         let mut runs = Vec::new();
         for file in self.claims.scenarios(with_alternatives) {
@@ -96,8 +96,8 @@ impl Paper {
         Ok(runs)
     }
 
-    /// Executes the runs: all of them on the model, elsewhere those of what the paper
-    /// itself describes, as far as the substrate can.
+    /// Executes the runs: all of them on the model. Other substrates execute those that the paper
+    /// itself describes, if they can.
     pub fn measure(
         &self,
         substrate: &Substrate,
@@ -112,8 +112,8 @@ impl Paper {
         self.carry_out(&runs, substrate, jobs, stop)
     }
 
-    /// Executes runs, and reads the packets where a statement needs them.
-    /// The lines are in the runs' order.
+    /// Executes runs, and reads their packets where a statement needs them. The lines are in the
+    /// order of the runs.
     pub fn carry_out(
         &self,
         runs: &[&Run],
@@ -142,13 +142,13 @@ impl Paper {
         Ok(lines)
     }
 
-    /// The name that runs of a scenario in this folder have.
+    /// The scenario's name in the lines of its runs.
     pub(crate) fn scenario_name(&self, file: &str) -> String {
         let stem = Path::new(file).file_stem().unwrap_or_default();
         format!("{}/{}", self.name, stem.to_string_lossy())
     }
 
-    /// The lines of one scenario on one substrate that have the parameters' values.
+    /// The lines of one scenario on one substrate whose parameters have these values.
     pub(super) fn select<'a>(
         &self,
         lines: &'a [ResultLine],

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a claims file names what its scenarios sweep. A parameter that no run has
-//! would make groups of one run each, and rules about them that cannot fail.
+//! Checks that a claims file names parameters that its scenarios sweep. A parameter that no run
+//! has would make groups of one run each, and rules about them could not fail.
 
 use holdfast_files::document::{DocumentError, nearest};
 use toml::{Table, Value};
 
-/// The sweeps of a scenario, by its file.
+/// The parameters that a scenario sweeps, by its file.
 type Sweeps<'a> = &'a dyn Fn(&str) -> anyhow::Result<Vec<String>>;
 
 /// Keys whose value is the name of a parameter.
@@ -19,8 +19,8 @@ const NAMING: [&str; 7] = [
     "window",
 ];
 
-/// The first parameter of a table of the file that one of its scenarios does not sweep: with the
-/// key, and the nearest parameter that there is. `scenarios` are those of the table around it.
+/// The first parameter in a table of the file that not all of its scenarios sweep, with its key and
+/// the nearest known parameter. `scenarios` are those of the table around it.
 ///
 /// # Errors
 /// A scenario cannot be read.
@@ -61,7 +61,7 @@ pub(super) fn unknown(
     Ok(None)
 }
 
-/// A text, or those of a list.
+/// A text, or the texts of a list.
 fn texts(value: Option<&Value>) -> Vec<String> {
     let one = |value: &Value| value.as_str().map(str::to_owned);
     match value {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Rules of statements: which figure of the runs, how several runs become one value, what is
-//! compared with what, and what is to be true of the values.
+//! Rules of statements: the figure of each run, how several runs become one value, which values are
+//! compared, and what is expected.
 
 use holdfast_settings::kind::{As, Number};
 use serde::Deserialize;
@@ -9,29 +9,29 @@ use serde_json::Value as Json;
 use super::metric::Metric;
 use crate::results::Where;
 
-/// A distance that is tolerated.
+/// A tolerated distance.
 pub(super) type Distance = Number<0, 1_000_000_000>;
 
-/// What is to be true of a statement's runs.
+/// What a statement's runs have to show.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// The figure of each run.
     pub metric: Metric,
-    /// Which of the statement's runs.
+    /// The parameters that select some of the statement's runs.
     #[serde(default, rename = "where")]
     pub runs: Where,
     /// How the runs that differ in the seed alone become one value.
     #[serde(default)]
     pub reduce: Reduce,
-    /// What is compared with what; without it the values are judged by themselves.
+    /// The comparison; none: the values are judged by themselves.
     #[serde(default)]
     pub compare: Option<Compare>,
-    /// Values that differ in other parameters than these become their median, or with
-    /// `reduce = "mean"` their mean.
+    /// Values that differ in parameters other than these are pooled to their median, or with
+    /// `reduce = "mean"` to their mean.
     #[serde(default)]
     pub per: Option<Vec<String>>,
-    /// What is to be true of the values, one for each combination of the other parameters.
+    /// What is expected of the values, one for each combination of the other parameters.
     pub expect: Expect,
 }
 
@@ -39,14 +39,14 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reduce {
-    /// Their median; a run that never came to it takes longer than any other.
+    /// Their median; a run that never reached the metric counts as infinite.
     #[default]
     Median,
-    /// The mean of those that finished.
+    /// The mean of the runs that finished.
     Mean,
-    /// Half of the 95% confidence interval of that mean (Student's t).
+    /// Half the width of the mean's 95% confidence interval (Student's t).
     Interval,
-    /// They do not: each is compared with the run of the same seed.
+    /// No reduction: each run is compared with the run of the same seed.
     Each,
 }
 
@@ -56,19 +56,19 @@ pub enum Reduce {
 pub struct Compare {
     /// The parameter.
     pub parameter: String,
-    /// The first value; without it each of them.
+    /// The first value; none: each value.
     #[serde(default)]
     pub value: Option<Json>,
-    /// The second one; without it each other one.
+    /// The second value; none: each other value.
     #[serde(default)]
     pub with: Option<Json>,
-    /// How.
+    /// The kind of comparison.
     #[serde(default)]
     pub by: Quantity,
-    /// How the outcome changes along another parameter.
+    /// Compares the result at two values of another parameter.
     #[serde(default)]
     pub along: Option<Along>,
-    /// What equation (3) of Freeze-TCP gives; the outcome is divided by it.
+    /// Equation (3) of Freeze-TCP: the result is divided by the equation's value.
     #[serde(default)]
     pub equation: Option<Equation>,
 }
@@ -77,28 +77,29 @@ pub struct Compare {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
-    /// The first over the second.
+    /// The first divided by the second.
     #[default]
     Times,
-    /// The first is more than the second, in percent of the second.
+    /// How much more the first is, in percent of the second.
     Gain,
-    /// The first is less than the second, in percent of the second.
+    /// How much less the first is, in percent of the second.
     Saving,
-    /// The first less the second.
+    /// The first minus the second.
     Difference,
-    /// The difference of two means over the sum of half their 95% confidence intervals.
+    /// The difference of two means, divided by the sum of half the widths of their 95% confidence
+    /// intervals.
     Separation,
 }
 
-/// From one value of a parameter to another one.
+/// The quotient of two results, at two values of a parameter.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Along {
     /// The parameter.
     pub parameter: String,
-    /// The value whose outcome is divided by.
+    /// The value whose result is the divisor.
     pub from: Json,
-    /// The value whose outcome is divided.
+    /// The value whose result is divided.
     pub to: Json,
 }
 
@@ -109,11 +110,11 @@ pub struct Along {
 pub struct Equation {
     /// The parameter that is the window, in segments.
     pub window: String,
-    /// How long the link takes for a segment, in seconds.
+    /// The time that the link takes for a segment, in seconds.
     pub segment_s: f64,
 }
 
-/// What is to be true of the values.
+/// What is expected of the values.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "is", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Expect {
@@ -121,7 +122,7 @@ pub enum Expect {
     AtMost {
         /// The most.
         value: f64,
-        /// 1 is all of them.
+        /// From 0 to 1 (all).
         #[serde(default = "all", with = "As::<Distance>")]
         share: f64,
     },
@@ -129,34 +130,34 @@ pub enum Expect {
     AtLeast {
         /// The least.
         value: f64,
-        /// 1 is all of them.
+        /// From 0 to 1 (all).
         #[serde(default = "all", with = "As::<Distance>")]
         share: f64,
     },
     /// Less than this, in a share of all combinations.
     Below {
-        /// More than the most.
+        /// The first value that is too large.
         value: f64,
-        /// 1 is all of them.
+        /// From 0 to 1 (all).
         #[serde(default = "all", with = "As::<Distance>")]
         share: f64,
     },
-    /// Each between the two.
+    /// Each value is between the two.
     Between {
-        /// The least and the most that is printed.
+        /// The printed least and greatest value.
         printed: [f64; 2],
-        /// How far beyond these, in percent.
+        /// The tolerance beyond these, in percent.
         #[serde(default, with = "As::<Distance>")]
         percent: f64,
     },
-    /// The least and the most of them are these two.
+    /// The least and the greatest value are these two.
     Ends {
-        /// The least and the most that is printed.
+        /// The printed least and greatest value.
         printed: [f64; 2],
-        /// How far from its own each may be, in percent.
+        /// The tolerance of each end, in percent.
         #[serde(default, with = "As::<Distance>")]
         percent: f64,
-        /// Or in the values' own unit.
+        /// The tolerance of each end in the values' own unit: one of the two is enough.
         #[serde(default, with = "As::<Distance>")]
         points: f64,
     },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Verdicts on statements: what a paper states, as rules about runs.
+//! Verdicts on statements: a paper's statements as rules about runs.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use super::judge::{self, Found};
 use super::paper::{Paper, SUBSTRATES};
 use crate::results::ResultLine;
 
-/// The entry of a statement; one verdict is that of the first substrate that has runs.
+/// The entry of a statement; its verdict is that of the first substrate that has runs.
 pub(super) fn entry(paper: &Paper, statement: &Statement, lines: &[ResultLine]) -> Entry {
     let found = SUBSTRATES.map(|substrate| {
         let lines = paper.select(
@@ -36,7 +36,7 @@ pub(super) fn entry(paper: &Paper, statement: &Statement, lines: &[ResultLine]) 
     Entry::new(paper, statement.id.clone(), printed, came, judgement)
 }
 
-/// What all of one rules found, as one.
+/// Combines what all rules of a statement found.
 fn judge(statement: &Statement, lines: &[&ResultLine]) -> Found {
     let found: Vec<Found> = statement
         .rule

@@ -114,13 +114,13 @@ fn cells_orders_and_statements_are_judged_by_the_files_rules() {
             ("times/tcp=c/len=5", Verdict::Holds),
             ("times/tcp=c/len=180", Verdict::Differs),
             ("times/order/len=5", Verdict::Holds),
-            // b and c are printed alike and were not.
+            // b and c are printed as equal, and differ here.
             ("times/order/len=180", Verdict::Differs),
             ("gain", Verdict::Holds),
             ("alike", Verdict::Holds),
-            // a took 23% less than c over 180 s.
+            // a took only 23% less time than c over 180 s.
             ("reduced", Verdict::Differs),
-            // What ours are computed by cannot come out otherwise.
+            // Our figures are defined by this rule, so they cannot contradict it.
             ("ratio", Verdict::NotComparable),
         ]
     );
@@ -285,7 +285,7 @@ fn alike_can_fail_and_reports_when_there_is_nothing_to_compare() {
     let two = |a, b| [line("s", "a", 5, a), line("s", "b", 5, b)];
     let apart = two(Some(100.0), Some(626.0));
     assert_eq!(judged(&rule("tcp"), &apart).verdict, Verdict::Differs);
-    // Each run a group of its own.
+    // Each run is a group of its own.
     let none = judged(&rule("pct"), &apart);
     assert_eq!(
         (none.verdict, none.reason.as_str()),
@@ -317,7 +317,7 @@ fn alike_can_fail_and_reports_when_there_is_nothing_to_compare() {
         near.reason
             .ends_with("; 2 of 4 unfinished, or without a run")
     );
-    // No retransmission at all is alike too.
+    // Two runs without retransmissions are also equal.
     let ratio = rule("tcp").replace("transfer_s", "retransmission_ratio_percent");
     assert_eq!(judged(&ratio, &apart).verdict, Verdict::Holds);
 }
@@ -348,7 +348,7 @@ fn pairs_that_cannot_be_compared_are_counted_in_the_reason() {
     assert!(!reason.contains("without a run"), "{reason}");
 }
 
-/// The ratios are those of the segments.
+/// Compares the printed ratios with those of the segment counts.
 const DEFINED: &str = "{ metric = \"retransmission_ratio_error\", reduce = \"each\", \
     expect = { is = \"at-most\", value = 1e-9 } }";
 
@@ -379,10 +379,10 @@ fn what_is_the_same_in_a_cell_is_a_tie_in_an_order() {
             .unwrap();
         (order.verdict, order.model.unwrap())
     };
-    // Printed a < b = c.
+    // The printed order is a < b = c.
     assert_eq!(get(1.0, 1.25), (Verdict::Holds, "a < b = c".into()));
     assert_eq!(get(1.0, 1.35), (Verdict::Differs, "a < b < c".into()));
-    // Printed apart, and here in that order by less than a tie.
+    // The difference is less than a tie, in the printed order.
     let entries = entries(
         &paper(&text),
         &[
@@ -398,7 +398,7 @@ fn what_is_the_same_in_a_cell_is_a_tie_in_an_order() {
          what counts as equal"
     );
     assert_eq!(order.unwrap().verdict, Verdict::Differs);
-    // And against 0.
+    // A tie also applies to values of 0.
     assert_eq!(get(0.2, 0.2), (Verdict::Differs, "a = b = c".into()));
     assert_eq!(get(0.4, 0.4), (Verdict::Holds, "a < b = c".into()));
 }
@@ -487,7 +487,7 @@ fn a_papers_name_does_not_depend_on_the_path_to_it() {
     }
 }
 
-/// Lines of two variants with a handoff or packets each, by what `fill` puts into them.
+/// Lines of two variants; `fill` adds a handoff or packets to each.
 fn filled(values: [f64; 2], fill: impl Fn(&mut ResultLine, f64)) -> Vec<ResultLine> {
     let lines = ["a", "b"].map(|tcp| line("s", tcp, 5, Some(1.0)));
     let mut lines: Vec<ResultLine> = lines.into();
@@ -524,7 +524,7 @@ fn times_are_as_printed_if_the_least_and_the_most_of_the_medians_are() {
     );
     assert_eq!(get(0.79, 20.0).verdict, Verdict::Differs);
     assert_eq!(get(1.0, 25.1).verdict, Verdict::Differs);
-    // Never beyond what is printed, but never near it either.
+    // No value is beyond the printed one, but none is near it either.
     assert_eq!(get(1.0, 1.8).verdict, Verdict::Differs);
 }
 
@@ -537,7 +537,7 @@ fn a_range_is_kept_by_every_median_and_what_has_no_value_is_outside_of_it() {
             &filled(values, |line, value| line.timeouts = Some(value as u64)),
         )
     };
-    // Of one second: 100 times as many.
+    // Within one second there are 100 times as many.
     assert_eq!(get([1.0, 1.0]).verdict, Verdict::Differs);
     let mut few = filled([1.0, 2.0], |line, value| {
         line.transfer_s = Some(10.0);
@@ -554,7 +554,7 @@ fn a_range_is_kept_by_every_median_and_what_has_no_value_is_outside_of_it() {
     );
 }
 
-/// Three runs of `a` hung and one was fast; all of `b` were slower than that one.
+/// Three runs of `a` hung, and one was fast. All runs of `b` were slower than that one.
 fn mostly_hung(metric: fn(&mut ResultLine, Option<f64>)) -> Vec<ResultLine> {
     let hung = [None, None, None, Some(10.0)].map(|value| ("a", value));
     let slow = [20.0; 4].map(|value| ("b", Some(value)));
@@ -603,7 +603,7 @@ fn runs_that_never_came_to_it_are_the_longest_of_a_median() {
             entry.reason
         );
         assert_eq!(entry.model, Some("inf times (unfinished for 20.0)".into()));
-        // 10 over 20, were the hung ones left out.
+        // Without the hung runs it would be 10 over 20.
         let half = rule("is = \"ends\", printed = [0.5, 0.5], percent = 5");
         let times = judged(&half, &lines);
         assert_eq!(
@@ -612,7 +612,7 @@ fn runs_that_never_came_to_it_are_the_longest_of_a_median() {
             "{metric}: {}",
             times.reason
         );
-        // Where neither came to it, there is nothing to compare.
+        // If neither side reached the metric, there is nothing to compare.
         let hung = lines.into_iter().filter(|line| line.seed < 3);
         let hung = hung.map(|mut line| {
             (line.transfer_s, line.handoff) = (None, None);
@@ -657,7 +657,7 @@ fn one_ack_that_is_not_the_mhs_is_too_many() {
             &filled(values, |line, value| traced(line, value as u64, 1.0)),
         )
     };
-    // b is another variant.
+    // b is another variant, which the rule leaves out.
     let holds = get([0.0, 7.0]);
     assert_eq!(holds.verdict, Verdict::Holds);
     assert_eq!(

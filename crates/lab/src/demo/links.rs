@@ -12,31 +12,30 @@ use serde::{Deserialize, Serialize};
 use super::DemoSettings;
 use super::optimum::optimal_s;
 
-/// The train's statistics are those of its scenario.
+/// The scenario whose statistics the train's link has.
 const TRAIN: &str = include_str!("../../../../docs/scenarios/real-train.toml");
-/// The train's outages are drawn for this time, in milliseconds.
+/// The time for which the train's outages are drawn, in milliseconds.
 const TRAIN_LENGTH_MS: u64 = 600_000;
-/// Shorter stretches without a packet are no outages, in seconds.
+/// Times without a packet that are shorter than this are not outages, in seconds.
 const OUTAGE_MIN_S: f64 = 0.3;
 /// The queue of the train's link, in packets.
 const TRAIN_QUEUE_PACKETS: u32 = 1000;
 
-/// No outage begins earlier or ends later than this many seconds from the
-/// beginning and the end of the fastest transfer.
+/// Seconds at the begin and the end of the fastest transfer that are kept free of outages.
 const MARGIN_S: f64 = 1.5;
-/// The most time between two outages that is aimed at, in seconds: the first
-/// one's stall is over by then as a rule.
+/// The longest time between two outages that is aimed at, in seconds: by then the stall after the
+/// first outage is usually over.
 const APART_MAX_S: f64 = 3.5;
-/// The least.
+/// The shortest time between two outages, in seconds.
 const APART_MIN_S: f64 = 0.5;
 
 /// A link of the demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DemoLink {
-    /// A constant rate, outages of given lengths.
+    /// A constant rate, and outages of given lengths.
     Steady,
-    /// LTE in a train: rate and outages as recorded ones, drawn from the seed.
+    /// LTE in a train: rate and outages are drawn from the seed, with the statistics of recordings.
     Train,
 }
 
@@ -50,8 +49,7 @@ impl DemoLink {
     }
 }
 
-/// A link with its outages at seeded random times within the fastest
-/// transfer.
+/// A link with outages at random times within the fastest transfer, drawn from the seed.
 fn steady(settings: &DemoSettings) -> anyhow::Result<EmulatedLink> {
     let mut link = EmulatedLink {
         carrier_follows: settings.signals,
@@ -65,7 +63,7 @@ fn steady(settings: &DemoSettings) -> anyhow::Result<EmulatedLink> {
     }
     let end_s = optimal_s(&link, settings.bytes)? + lengths.iter().sum::<f64>();
     let room_s = end_s - 2.0 * MARGIN_S - lengths.iter().sum::<f64>();
-    // At least half of the time that is left is for the random part.
+    // At least half of the remaining time is for the random part.
     let between = lengths.len().saturating_sub(1).max(1) as f64;
     let apart_s = (room_s / 2.0 / between).min(APART_MAX_S);
     if apart_s < APART_MIN_S {
@@ -92,8 +90,8 @@ fn steady(settings: &DemoSettings) -> anyhow::Result<EmulatedLink> {
     Ok(link)
 }
 
-/// A link like LTE in a train. Both directions have the same outages and the same distribution of
-/// their rate.
+/// A link like LTE in a train. Both directions have the same outages, and rates of the same
+/// distribution.
 fn train(settings: &DemoSettings) -> anyhow::Result<EmulatedLink> {
     #[derive(Deserialize)]
     struct Scenario {

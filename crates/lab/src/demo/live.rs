@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The demo as it stands at a moment, for a page: the figures of its lines.
+//! The figures of the demo's runs while it runs, for a page.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,25 +11,25 @@ use serde::Serialize;
 use super::report::DemoReport;
 use crate::transfer::TransferWatch;
 
-/// A stall is shown from this length on, in seconds: less is the round trip's.
+/// The shortest stall that is shown, in seconds: shorter ones are the round trip's.
 pub(super) const STALL_SHOWN_S: f64 = 0.2;
-/// The time over which the rate is taken, in seconds.
+/// The time over which the rate is measured, in seconds.
 pub(super) const RATE_WINDOW_S: f64 = 0.5;
 
-/// A moment of a transfer.
+/// The state of a transfer at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Moment {
-    /// Since its start, in seconds.
+    /// Time since the transfer's start, in seconds.
     pub(super) elapsed_s: f64,
     /// Bytes that have arrived.
     pub(super) bytes: u64,
     pub(super) link_up: bool,
-    /// Since the link is up and nothing arrived, in seconds; 0 in an outage.
+    /// Time without a new byte since the link is up, in seconds; 0 in an outage.
     pub(super) stall_s: f64,
 }
 
 impl Moment {
-    /// None before the start. The link's state is that of its outages.
+    /// The state now; none before the start. The link's state follows from the planned outages.
     pub(super) fn now(watch: &TransferWatch, link: &EmulatedLink) -> Option<Self> {
         let origin_ns = watch.origin_ns()?;
         let since_s = |at_ns: u64| at_ns.saturating_sub(origin_ns) as f64 / 1e9;
@@ -49,15 +49,15 @@ impl Moment {
     }
 }
 
-/// The demo, for those who watch it from other threads.
+/// The demo's state, readable by other threads.
 #[derive(Debug, Default)]
 pub struct LiveDemo(Mutex<State>);
 
-/// As JSON it is a reply to those who watch a daemon's page: `{"reply":"demo",...}`.
+/// As JSON it is a reply to the clients of a daemon's page: `{"reply":"demo",...}`.
 #[derive(Debug, Default, Serialize)]
 #[serde(tag = "reply", rename = "demo")]
 struct State {
-    /// What is transferred over what.
+    /// Description of the transfer and of its link.
     about: String,
     /// Length of a transfer in bytes.
     bytes: u64,
@@ -70,18 +70,18 @@ struct State {
 #[derive(Debug, Default, Serialize)]
 struct RunState {
     name: String,
-    /// Since its start, in seconds; of a complete run its length.
+    /// Time since the run's start, in seconds; of a complete run its duration.
     elapsed_s: f64,
     /// Bytes that have arrived.
     bytes: u64,
-    /// What was used of what the link could carry.
+    /// Bytes that arrived, as a share of what the link could carry.
     share: f64,
-    /// The stall that lasts, in seconds.
+    /// Length of the present stall, in seconds; 0: none.
     stall_s: f64,
-    /// All that have ended, in seconds.
+    /// Sum of the stalls that have ended, in seconds.
     stalled_s: f64,
     is_complete: bool,
-    /// Seconds since the start, and bits a second at that time.
+    /// Seconds since the start, and the rate at that time in bit/s.
     rates: Vec<(f64, f64)>,
 }
 
@@ -94,7 +94,7 @@ impl LiveDemo {
         serde_json::to_string(&*self.state())
     }
 
-    /// No reader can leave it half changed.
+    /// Ignores a poisoned lock: no thread leaves the state half changed.
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,7 +114,7 @@ impl LiveDemo {
         };
     }
 
-    /// A run at a moment. `share` is computed when it is shown.
+    /// Updates a run. `share` is called only when the figure is due.
     pub(super) fn update(
         &self,
         number: usize,
@@ -141,7 +141,7 @@ impl LiveDemo {
         }
     }
 
-    /// The demo is over: its report has the exact figures.
+    /// The demo is over: takes the exact figures from its report.
     pub(super) fn finish(&self, report: &DemoReport) {
         let mut state = self.state();
         (state.is_over, state.link_up) = (true, true);
@@ -179,7 +179,7 @@ mod tests {
             moment.bytes = if tenth == 20 { 1_000 } else { 500 };
             demo.update(0, moment, 20.0, || 0.5);
         }
-        // What follows the end changes nothing.
+        // Updates after the end change nothing.
         moment.elapsed_s = 9.0;
         demo.update(0, moment, 0.0, || 0.1);
         let json: serde_json::Value = serde_json::from_str(&demo.json().unwrap()).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a link can carry, and what a transfer used of it.
+//! What a link can carry, and the share of it that a transfer used.
 
 use anyhow::{Context as _, ensure};
 use holdfast_link::{OutageSchedule, optimal_transfer};
@@ -8,17 +8,17 @@ use holdfast_wire::Instant;
 
 use crate::framing::capacity_bytes;
 
-/// Payload of a full segment over a 1500-octet link with timestamps.
+/// Payload of a full segment over a link of 1500 octets, with timestamps.
 const MSS_BYTES: u64 = 1448;
 /// IPv4 header, TCP header, timestamps option.
 const HEADER_BYTES: u64 = 20 + 32;
 
-/// Bytes of `bytes` on the link, with headers.
+/// `bytes` of payload with their headers.
 fn wire_bytes(bytes: u64) -> u64 {
     bytes + bytes.div_ceil(MSS_BYTES) * HEADER_BYTES
 }
 
-/// The share of what the link could carry until `until_s` that `bytes` are.
+/// `bytes` with their headers, as a share of what the link could carry until `until_s`.
 pub(super) fn link_share(link: &EmulatedLink, bytes: u64, until_s: f64) -> anyhow::Result<f64> {
     let plan = link.plan()?;
     let mut schedule = OutageSchedule::new(&plan.outages, link.seed);
@@ -28,8 +28,8 @@ pub(super) fn link_share(link: &EmulatedLink, bytes: u64, until_s: f64) -> anyho
     Ok(wire_bytes(bytes) as f64 / capacity as f64)
 }
 
-/// The lower bound of a transfer of `bytes` over this link: the link busy
-/// whenever it is up, every segment full.
+/// The lower bound of the time for `bytes` over this link: the link is busy whenever it is up, and
+/// every segment is full.
 pub(super) fn optimal_s(link: &EmulatedLink, bytes: u64) -> anyhow::Result<f64> {
     let plan = link.plan()?;
     let mut schedule = OutageSchedule::new(&plan.outages, link.seed);
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn the_share_is_of_what_the_link_carries_while_it_is_up() {
-        // 2 s of 4 s up at 20 Mb/s: 5 MB, with headers.
+        // The link is up for 2 s of 4 s at 20 Mb/s: 5 MB, with headers.
         let link = EmulatedLink::with_outage(1.0, 2.0);
         let bytes = 2_500_000 / 1500 * 1448;
         let share = link_share(&link, bytes, 4.0).unwrap();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A line for each run while the demo runs: bars that move on a terminal,
-//! plain lines elsewhere. On the standard error, which leaves the standard
-//! output to the table.
+//! A line for each run while the demo runs: moving bars on a terminal, plain lines elsewhere. They
+//! go to the standard error; the standard output has only the table.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
@@ -14,12 +13,12 @@ use super::live::{LiveDemo, Moment, RATE_WINDOW_S, STALL_SHOWN_S};
 use super::optimum::link_share;
 use crate::transfer::TransferWatch;
 
-/// How often the lines are drawn.
+/// The time between two drawings of the lines.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
-/// How often a line is written where nothing can be drawn over.
+/// The time between two plain lines.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Where lines go.
+/// The output of the lines.
 pub(super) struct Progress {
     bars: Option<MultiProgress>,
 }
@@ -31,16 +30,16 @@ impl Progress {
         }
     }
 
-    /// A line above all others.
+    /// Prints a line above all others.
     pub(super) fn print(&self, text: &str) {
         match &self.bars {
-            // A terminal that is no longer there is no reason to stop.
+            // A closed terminal is no reason to stop.
             Some(bars) => drop(bars.println(text)),
             None => eprintln!("{text}"),
         }
     }
 
-    /// Begins a line for each run, of `bytes` over `link`.
+    /// Begins a line for each run of `bytes` over `link`.
     pub(super) fn lines<'a>(
         &self,
         names: &'a [String],
@@ -68,7 +67,7 @@ impl Progress {
     }
 }
 
-/// The runs' lines: the name of each, its bar on a terminal, its rate.
+/// The lines of the runs: name, bar on a terminal, rate.
 pub(super) struct Lines<'a> {
     runs: Vec<(&'a str, Option<ProgressBar>, RateMeter)>,
     link: &'a EmulatedLink,
@@ -78,7 +77,7 @@ pub(super) struct Lines<'a> {
 }
 
 impl Lines<'_> {
-    /// Shows each run as it is now.
+    /// Shows the present state of each run.
     pub(super) fn show(&mut self, watches: &[TransferWatch]) {
         let is_due = self
             .written_at
@@ -111,7 +110,7 @@ impl Lines<'_> {
         }
     }
 
-    /// Shows the end.
+    /// Shows the final state.
     pub(super) fn finish(&mut self, watches: &[TransferWatch]) {
         self.written_at = None;
         self.show(watches);

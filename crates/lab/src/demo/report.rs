@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the demo found: a table for people, JSON for programs.
+//! The result of the demo: a table for people, JSON for programs.
 
 use std::fs;
 
@@ -14,29 +14,29 @@ use super::links::DemoLink;
 use super::optimum::{link_share, optimal_s};
 use crate::transfer::Measurement;
 
-/// Of more outages than this the table has the sum of all stalls.
+/// With more outages than this the table shows only the sum of all stalls.
 pub(super) const COLUMNS_MAX: usize = 4;
 /// The result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TransferResult {
     /// The run's name.
     pub name: String,
-    /// From its begin to the last byte, in seconds; none: not finished.
+    /// Time from the transfer's begin to its last byte, in seconds; none: not finished.
     pub transfer_s: Option<f64>,
     /// The lower bound of a transfer over this link, in seconds.
     pub optimal_s: f64,
-    /// What was used of the link: the bytes that arrived, with headers, of those that it could
-    /// carry until the last one.
+    /// The bytes that arrived, with headers, as a share of what the link could carry until the last
+    /// of them.
     pub link_share: f64,
-    /// For each outage that overlapped the transfer: from link up to the first
-    /// new byte at the receiver, in seconds; none: none came before the next outage.
+    /// For each outage that overlapped the transfer: time from link up to the first new byte at the
+    /// receiver, in seconds; none: no new byte came before the next outage.
     pub stalls_s: Vec<Option<f64>>,
     /// Segments that the sender retransmitted, by the kernel's counter; with QUIC, packets that the
-    /// sender took for lost.
+    /// sender declared lost.
     pub retransmitted_segments: u64,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// Whether they are the ones that were served.
+    /// Whether the bytes are those that were served.
     pub sha256_ok: bool,
 }
 
@@ -63,8 +63,8 @@ impl TransferResult {
         })
     }
 
-    /// The sum of all stalls in seconds. One that no byte ended lasted until the next outage, or
-    /// until the transfer's end.
+    /// The sum of all stalls in seconds. A stall without a new byte lasted until the next outage,
+    /// or until the transfer's end.
     pub(super) fn stalled_s(&self, outages: &[OutageAt]) -> f64 {
         let next_s = outages.iter().skip(1).map(|outage| outage.at_s);
         let ends_s = outages.iter().map(|outage| outage.at_s + outage.for_s);
@@ -82,14 +82,14 @@ impl TransferResult {
 pub struct DemoReport {
     /// The runs, the plain one first.
     pub runs: Vec<TransferResult>,
-    /// What they ran over.
+    /// The conditions of the runs.
     pub conditions: DemoConditions,
     /// Length of the file in bytes.
     #[serde(skip)]
     pub bytes: u64,
 }
 
-/// All that is needed to run the same again.
+/// All that is needed to repeat the demo.
 #[derive(Clone, Debug, Serialize)]
 pub struct DemoConditions {
     /// The seed.
@@ -104,11 +104,11 @@ pub struct DemoConditions {
     pub round_trip_ms: f64,
     /// Queue of each direction in packets.
     pub queue_packets: u32,
-    /// The outages, since the transfer's start.
+    /// The outages, in time since the transfer's start.
     pub outages: Vec<OutageAt>,
-    /// What they do to the packets on the link and in its queue.
+    /// The effect of outages on the packets on the link and in its queue.
     pub outage_effect: OutageEffect,
-    /// Whether the gateway got signals of them.
+    /// Whether the gateway got signals of the outages.
     pub signals: bool,
     /// The sender's congestion control.
     pub congestion_control: String,
@@ -137,7 +137,7 @@ impl DemoConditions {
 }
 
 impl DemoReport {
-    /// Whether every run finished with the bytes that were served.
+    /// Whether every run finished, with the bytes that were served.
     pub fn is_good(&self) -> bool {
         self.runs
             .iter()
@@ -192,7 +192,7 @@ impl DemoReport {
         if outages.len() > COLUMNS_MAX {
             row.push(format!("{:.1} s", run.stalled_s(outages)));
         } else {
-            // An outage after the end of the transfer left no stall.
+            // An outage after the end of the transfer has no stall.
             let stalls = (0..outages.len()).map(|i| run.stalls_s.get(i));
             row.extend(
                 stalls

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What two ends send each other on their connection: all at once, or request by request, and
-//! perhaps bytes in the other direction meanwhile.
+//! The exchange of the two ends on their connection: all bytes at once, or request by request.
+//! Bytes in the other direction may be sent at the same time.
 
 use std::io::{self, Read, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -15,7 +15,7 @@ use holdfast_testbed::seeded_file::SeededStream;
 
 use super::{BACK_SEED, EndpointReport, Exchange};
 
-/// Bytes of an answer that are written at a time, at most.
+/// The most bytes of an answer that are written at a time.
 const WRITE_BYTES_MAX: u64 = 1 << 20;
 
 /// Sends everything, closes, and receives until the other end closes.
@@ -43,7 +43,7 @@ pub(super) fn send(
     Ok(sent?)
 }
 
-/// Each part when it has been requested.
+/// Sends each part when it has been requested.
 fn send_parts(mut stream: &TcpStream, exchange: &Exchange) -> io::Result<()> {
     let mut content = Parts::new(exchange.bytes, exchange.seed);
     for _ in 0..exchange.requests {
@@ -61,11 +61,11 @@ fn send_parts(mut stream: &TcpStream, exchange: &Exchange) -> io::Result<()> {
     Ok(())
 }
 
-/// Seeded bytes in pieces of any length.
+/// Seeded bytes, in pieces of any length.
 struct Parts {
     stream: SeededStream,
     made: Vec<u8>,
-    /// What of `made` was used.
+    /// Number of bytes of `made` that were used.
     used: usize,
 }
 
@@ -78,7 +78,7 @@ impl Parts {
         }
     }
 
-    /// The next `len` bytes; fewer only at the end.
+    /// The next `len` bytes; fewer only at the end of the content.
     fn next(&mut self, len: usize) -> &[u8] {
         if self.made.len() - self.used < len {
             self.made.drain(..self.used);
@@ -125,7 +125,7 @@ pub(super) fn receive(
     }
 }
 
-/// Request by request, with a pause between.
+/// Sends one request after another, with a pause after each answer.
 fn request_each(
     intake: &mut Intake<ClampedReader<'_>>,
     stream: &TcpStream,
@@ -169,7 +169,7 @@ mod tests {
     use crate::endpoint::seeded_sum;
     use std::net::TcpListener;
 
-    /// Both ends over the loopback device: the sender's report, and the receiver's.
+    /// Runs both ends over the loopback device; returns the sender's report, and the receiver's.
     fn talk(exchange: Exchange) -> (EndpointReport, EndpointReport) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
@@ -214,7 +214,7 @@ mod tests {
         let sender = thread::spawn(move || {
             let stream = listener.accept().unwrap().0;
             send_parts(&stream, &of_three).unwrap();
-            // Three of ten, and no more requests are taken.
+            // After three of ten answers this end accepts no more requests.
             stream.shutdown(Shutdown::Both).unwrap();
         });
         let of_ten = Exchange {
@@ -225,7 +225,7 @@ mod tests {
         };
         let stream = TcpStream::connect(at).unwrap();
         let mut report = EndpointReport::default();
-        // An error or none: the next request meets the end or the reset.
+        // The next request meets the end or a reset: an error is allowed.
         let _ = receive(&stream, &of_ten, &mut report);
         sender.join().unwrap();
         assert_eq!(report.latencies_ns.len(), 3);

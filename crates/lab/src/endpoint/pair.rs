@@ -17,26 +17,26 @@ use super::{
     BACK_SEED, Back, EndpointReport, EndpointStart, Exchange, FlowResult, READY, Task, seeded_sum,
 };
 
-/// How our own binary is started as an endpoint: leads to [`super::process::serve`].
+/// The arguments of our own binary for an endpoint: they lead to [`super::process::serve`].
 const ARGUMENTS: [&str; 2] = ["lab", "endpoint"];
-/// How long an end may take until it is ready.
+/// The longest time until an end is ready.
 const READY_LIMIT: Duration = Duration::from_secs(10);
-/// How long it may take to report after the end of its input.
+/// The longest time until an end reports after its input is closed.
 const REPORT_LIMIT: Duration = Duration::from_secs(10);
 /// How often the stop flag is read.
 const POLL: Duration = Duration::from_millis(100);
 
-/// The ends, by their index.
+/// The names of the ends, by their index.
 const NAMES: [&str; 2] = ["FH", "MH"];
 
-/// The index of an end, and a line of its output; none: the output's end.
+/// The index of an end, and a line of its output; none: its output was closed.
 type Event = (usize, Option<String>);
 
 /// An end's process; killed when dropped.
 #[derive(Debug)]
 struct Endpoint {
     _child: ChildGuard,
-    /// Open as long as it is to go on.
+    /// Closing it ends the process's work.
     input: Option<ChildStdin>,
     report: Option<EndpointReport>,
 }
@@ -155,7 +155,7 @@ impl EndpointPair {
         Ok(true)
     }
 
-    /// The next event; none until `deadline`. After its report an end prints nothing more.
+    /// The next event; none until `deadline`. An end prints nothing after its report.
     fn next(&self, deadline: Instant, stop: &StopFlag) -> anyhow::Result<Option<Event>> {
         loop {
             stop.check()?;

@@ -15,13 +15,13 @@ use rustix::net::{self, AddressFamily, SocketType};
 use super::series::{SampleTimes, SocketSampler};
 use super::{EndpointReport, EndpointStart, READY, Task, conversation};
 
-/// How long a connection may take to end once it was shut down.
+/// The longest time that a connection may take to end after its shutdown.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// The connection, once it is open, for who ends it early.
+/// The open connection, for the thread that ends it early.
 type Shared = Arc<Mutex<Option<TcpStream>>>;
 
-/// Does the task of the standard input, and reports on the standard output.
+/// Executes the task from the standard input, and reports on the standard output.
 ///
 /// # Errors
 /// There is no task, its address cannot be listened at, or the report cannot be written. A connection
@@ -43,7 +43,7 @@ pub fn serve() -> anyhow::Result<()> {
     let (sender, events) = mpsc::channel();
     let (input_sender, work_shared) = (sender.clone(), Arc::clone(&shared));
     thread::spawn(move || {
-        // An error: the process ends.
+        // An error: the process is ending.
         let _ = sender.send(Some(work(&task, listener, start, &work_shared)));
     });
     thread::spawn(move || watch_input(&input_sender));
@@ -62,29 +62,29 @@ pub fn serve() -> anyhow::Result<()> {
     Ok(output.flush()?)
 }
 
-/// The next line of the standard input; none: its end.
+/// The next line of the standard input; none: it was closed.
 fn next_line() -> io::Result<Option<String>> {
     let mut line = String::new();
     let len = io::stdin().read_line(&mut line)?;
     Ok((len > 0).then_some(line))
 }
 
-/// Sends none at the end of the standard input.
+/// Sends `None` when the standard input is closed.
 fn watch_input(sender: &Sender<Option<EndpointReport>>) {
     while matches!(next_line(), Ok(Some(_))) {}
-    // An error: the report is on its way.
+    // An error: the report has been sent.
     let _ = sender.send(None);
 }
 
-/// Ends the connection; none: there is none.
+/// Shuts the connection down; none: there is none.
 fn shut_down(shared: &Shared) -> Option<()> {
     let stream = shared.lock().unwrap_or_else(PoisonError::into_inner).take();
-    // An error: it has ended by itself.
+    // An error: the connection has ended already.
     let _ = stream?.shutdown(Shutdown::Both);
     Some(())
 }
 
-/// Opens the connection and does the work on it.
+/// Opens the connection, and exchanges the bytes.
 fn work(
     task: &Task,
     listener: Option<TcpListener>,
@@ -136,7 +136,7 @@ fn sleep_until(at_ns: u64) {
     }
 }
 
-/// Sends all, with a time series of the socket if it is asked for.
+/// Sends all bytes, with a time series of the socket if requested.
 fn send(
     task: &Task,
     start: EndpointStart,

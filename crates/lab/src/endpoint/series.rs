@@ -11,20 +11,20 @@ use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::tcp_info::TcpInfo;
 use serde::{Deserialize, Serialize};
 
-/// Points at most; the series ends there.
+/// The largest number of points; the series ends there.
 const SAMPLES_MAX: usize = 1_000_000;
 
-/// The connection at one point in time.
+/// The state of the connection at one point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SocketSample {
-    /// Since the links' start, in seconds.
+    /// Time since the links' start, in seconds.
     pub t_s: f64,
     /// Congestion window, bytes.
     pub cwnd: u64,
     /// Slow start threshold, bytes; 0: none yet.
     pub ssthresh: u64,
-    /// The receiver's window as the sender knows it, bytes; 0 where the kernel is too old
-    /// to have it.
+    /// The receiver's window as the sender knows it, bytes; 0 if the kernel is too old to report
+    /// it.
     pub rwnd: u64,
     /// Bytes acknowledged.
     pub snd_una: u64,
@@ -33,7 +33,8 @@ pub struct SocketSample {
 }
 
 impl SocketSample {
-    /// At `t_s`, of a connection that `opens` or was opened, for `bytes` bytes.
+    /// The state at `t_s` from TCP_INFO. `opens`: this end opened the connection. `bytes` are sent
+    /// on it.
     fn of(info: TcpInfo, t_s: f64, opens: bool, bytes: u64) -> Self {
         let mss = u64::from(info.snd_mss);
         let in_bytes = |segments: u32| u64::from(segments) * mss;
@@ -42,7 +43,7 @@ impl SocketSample {
             cwnd: in_bytes(info.snd_cwnd),
             ssthresh: info.snd_ssthresh.map_or(0, in_bytes),
             rwnd: info.snd_wnd.into(),
-            // SYN and FIN count as acknowledged.
+            // The kernel counts the SYN and the FIN as acknowledged bytes.
             snd_una: info.bytes_acked.saturating_sub(opens.into()).min(bytes),
             snd_nxt: info.bytes_sent.saturating_sub(info.bytes_retrans),
         }
@@ -54,12 +55,12 @@ impl SocketSample {
 pub(super) struct SampleTimes {
     /// The first one, CLOCK_MONOTONIC.
     pub(super) origin_ns: u64,
-    /// From one to the next.
+    /// From one point to the next, nanoseconds.
     pub(super) interval_ns: u64,
 }
 
 impl SampleTimes {
-    /// The first one after `now_ns`.
+    /// The first point after `now_ns`.
     fn next_after(self, now_ns: u64) -> u64 {
         let past = now_ns.saturating_sub(self.origin_ns) / self.interval_ns;
         self.origin_ns + (past + 1) * self.interval_ns
@@ -68,14 +69,13 @@ impl SampleTimes {
 
 /// Queries the kernel at each point in time until it is finished or dropped.
 pub(super) struct SocketSampler {
-    /// Dropped, it ends the thread.
+    /// The thread ends when this is dropped.
     _over: Sender<()>,
     thread: Option<JoinHandle<Vec<SocketSample>>>,
 }
 
 impl SocketSampler {
-    /// Starts asking for `stream`, which `opens` its connection or was opened, and is for
-    /// `bytes` bytes.
+    /// Starts to sample `stream`. `opens`: this end opened the connection. `bytes` are sent on it.
     pub(super) fn start(
         stream: &TcpStream,
         times: SampleTimes,
@@ -108,7 +108,7 @@ impl SocketSampler {
         })
     }
 
-    /// Ends it; the samples.
+    /// Ends the sampling, and returns the samples.
     pub(super) fn finish(self) -> Vec<SocketSample> {
         let Self {
             _over: over,

@@ -6,7 +6,7 @@ use holdfast_testbed::topology::{FH, Topology, TopologySettings, Wireless};
 
 use super::*;
 
-/// A test fails after this rather than hang.
+/// The longest time of a test: it fails instead of hanging.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn stream(direction: Direction, bytes: u64) -> QuicStream<'static> {
@@ -18,7 +18,7 @@ fn stream(direction: Direction, bytes: u64) -> QuicStream<'static> {
     }
 }
 
-/// Over the loopback device.
+/// The result of the stream over the loopback device.
 fn carried_out(stream: &QuicStream<'_>, limit: Duration) -> FlowResult {
     let socket = || UdpSocket::bind("127.0.0.1:0").unwrap();
     let (fh, watch) = (socket(), DownloadWatch::default());
@@ -30,7 +30,7 @@ fn carried_out(stream: &QuicStream<'_>, limit: Duration) -> FlowResult {
 
 #[test]
 fn bytes_arrive_whole_either_way_with_each_congestion_control() {
-    // More than the window, and no whole number of chunks.
+    // More than the window, and not a multiple of the chunk size.
     let bytes = 10_000_001;
     for direction in [Direction::Downlink, Direction::Uplink] {
         for congestion_control in ["cubic", "bbr", "reno"] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The TLS that QUIC cannot do without (RFC 9001). Both ends are ours and the way between them
-//! lies within this machine: the FH's end makes its certificate itself, the MH's takes any.
+//! TLS, which QUIC requires (RFC 9001). Both ends are ours, and the path is within this machine. So
+//! the FH's end makes its certificate itself, and the MH's end accepts any certificate.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use rustls::{DigitallySignedStruct, Error, SignatureScheme, version};
 /// The name that the certificate is for.
 pub(super) const NAME: &str = "holdfast.test";
 
-/// What the FH's end needs to be connected to.
+/// The FH's settings, to accept a connection.
 pub(super) fn listening(transport: Arc<TransportConfig>) -> anyhow::Result<ServerConfig> {
     let certified = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
     let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
@@ -27,7 +27,7 @@ pub(super) fn listening(transport: Arc<TransportConfig>) -> anyhow::Result<Serve
     Ok(config)
 }
 
-/// What the MH's end needs to connect.
+/// The MH's settings, to open a connection.
 pub(super) fn connecting(transport: Arc<TransportConfig>) -> anyhow::Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -40,7 +40,7 @@ pub(super) fn connecting(transport: Arc<TransportConfig>) -> anyhow::Result<Clie
     Ok(config)
 }
 
-/// Takes any certificate; that its owner has the key is checked as ever.
+/// Accepts any certificate, but checks that its owner has the key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

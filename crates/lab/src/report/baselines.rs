@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The page's part on other authors' remedies: `PAPER/baselines.toml` and
-//! `PAPER/baselines-NAME.toml`, which sweep `remedy` and one more parameter.
+//! The page's part on other authors' remedies. `PAPER/baselines.toml` and
+//! `PAPER/baselines-NAME.toml` sweep `remedy` and one more parameter.
 
 use maud::{Markup, html};
 use serde_json::Value as Json;
@@ -16,7 +16,7 @@ use crate::scenario::{Run, Scenario, SchemeChoice};
 
 /// The parameter of the remedy.
 const REMEDY: &str = "remedy";
-/// Curves of one drawing besides the first remedy, which is in each.
+/// The most curves of one drawing besides the first remedy, which is in each drawing.
 const CURVES_MAX: usize = 5;
 
 /// A section for each of the paper's files that has lines.
@@ -46,8 +46,8 @@ pub(super) fn sections(paper: &Paper, lines: &[&ResultLine]) -> anyhow::Result<V
     Ok(sections)
 }
 
-/// The parameter of the columns, and its values: that of a table of the paper, or else the first
-/// one besides the remedy. Runs that differ in another one count as repetitions.
+/// The parameter of the columns, with its values: one that a table of the paper has as columns, or
+/// else the first one but the remedy. Runs that differ in other parameters count as repetitions.
 fn columns(paper: &Paper, lines: &[&ResultLine]) -> (String, Vec<Json>) {
     let names = lines.iter().flat_map(|line| line.parameters.keys());
     let names: Vec<&String> = names.filter(|name| *name != REMEDY).collect();
@@ -66,7 +66,7 @@ fn rows<'a>(lines: &[&'a ResultLine]) -> Vec<(String, Vec<&'a ResultLine>)> {
     grouped(lines.iter().copied(), |line| parameter(line, REMEDY))
 }
 
-/// The lines at each value.
+/// The lines for each value of the parameter.
 fn cells<'a>(name: &str, values: &[Json], lines: &[&'a ResultLine]) -> Vec<Vec<&'a ResultLine>> {
     let at = |value: &Json| {
         let lines = lines.iter().copied();
@@ -75,8 +75,8 @@ fn cells<'a>(name: &str, values: &[Json], lines: &[&'a ResultLine]) -> Vec<Vec<&
     values.iter().map(at).collect()
 }
 
-/// What each remedy changes, by its name: where its first run's conditions differ from those of the
-/// first remedy.
+/// The changes of each remedy, by its name: its first run's conditions that differ from those of
+/// the first remedy.
 fn changes(runs: &[Run]) -> Vec<(String, String)> {
     let remedies = grouped(runs, |run| run.parameters.get(REMEDY).map(word));
     let first = runs.first().map(|run| &run.conditions);
@@ -137,7 +137,7 @@ fn table(
     }
 }
 
-/// The most bytes that were acknowledged ahead; nothing on substrates that do not know.
+/// The most bytes that were acknowledged ahead; empty on substrates that do not count them.
 fn ahead(lines: &[&ResultLine]) -> String {
     let known = lines
         .iter()

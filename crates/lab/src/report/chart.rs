@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Charts as SVG within the page, drawn by plotters: axes, curves, points with intervals,
-//! shaded times.
+//! Charts as SVG within the page, drawn by plotters: axes, curves, points with bars, and shaded
+//! times.
 //!
-//! A curve is known by its colour and, on paper without colours, by its dashes and by the
-//! shape of its points. Nothing needs a script, a font file or another page.
+//! Curves differ in colour, in their dashes and in the shape of their points, so that they also
+//! differ on paper without colours. Charts need no script, no font file and no other page.
 
 use std::io::Error;
 
@@ -13,16 +13,16 @@ use plotters::coord::ranged1d::{BoldPoints, DefaultFormatting, KeyPointHint, Ran
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-/// A chart's width in its own units: the page shows two as one pixel.
+/// A chart's width in its own units: two of these units are one pixel of the page.
 const WIDTH: u32 = 1520;
-/// The size of letters, in the same.
+/// The size of letters, in the same units.
 const LETTERS: u32 = 24;
-/// Curves that look different.
+/// The number of looks of curves.
 pub(super) const LOOKS: usize = 6;
-/// The look of a line that no curve can cross.
+/// The look of the line that no curve can cross.
 pub(super) const BOUND: usize = LOOKS;
 
-/// How a curve looks: its colour, and the lengths of its dashes and of the gaps between them.
+/// The look of a curve: colour, lengths of its dashes and gaps, and the shape of its points.
 struct Look(RGBColor, [u32; 2], &'static [(i32, i32)]);
 
 const CIRCLE: &[(i32, i32)] = &[
@@ -39,7 +39,7 @@ const SQUARE: &[(i32, i32)] = &[(-7, -7), (7, -7), (7, 7), (-7, 7)];
 const TRIANGLE: &[(i32, i32)] = &[(0, -9), (9, 7), (-9, 7)];
 const DIAMOND: &[(i32, i32)] = &[(0, -10), (10, 0), (0, 10), (-10, 0)];
 
-/// Colours that stay apart for those who do not see all of them (Okabe and Ito, 2008).
+/// Colours that also colour-blind readers can distinguish (Okabe and Ito, 2008).
 fn look(index: usize) -> Look {
     match index % (LOOKS + 1) {
         0 => Look(RGBColor(0x00, 0x72, 0xb2), [0, 0], CIRCLE),
@@ -55,53 +55,53 @@ fn look(index: usize) -> Look {
 /// One curve, in the values of its panel.
 #[derive(Default)]
 pub(super) struct Curve {
-    /// Which look.
+    /// The number of its look.
     pub(super) look: usize,
-    /// A thin line.
+    /// Whether the line is thin.
     pub(super) thin: bool,
-    /// A line from each to the next.
+    /// Points that are connected by a line.
     pub(super) line: Vec<(f64, f64)>,
     /// Filled points.
     pub(super) points: Vec<(f64, f64)>,
-    /// Hollow ones.
+    /// Hollow points.
     pub(super) hollow: Vec<(f64, f64)>,
-    /// The least, the middle and the most at a value of x.
+    /// Bars, each at a value of x: the lower end, the middle and the upper end.
     pub(super) bars: Vec<(f64, [f64; 3])>,
-    /// A cross at the upper edge: transfers that did not finish.
+    /// Values of x with a cross at the upper edge: transfers that did not finish.
     pub(super) crosses: Vec<f64>,
 }
 
-/// An area with axes. Its y begins at 0.
+/// An area with axes. Its y axis begins at 0.
 pub(super) struct Panel {
-    /// A text within it.
+    /// A text within the panel.
     pub(super) caption: String,
     /// Its height, in the chart's units.
     pub(super) height: u32,
-    /// The ends of x.
+    /// The ends of the x axis.
     pub(super) x: [f64; 2],
-    /// The name of x.
+    /// The name of the x axis.
     pub(super) x_name: String,
-    /// The marks of x; none: round values.
+    /// The marks of the x axis; empty: round values.
     pub(super) marks: Vec<(f64, String)>,
-    /// The greatest value of y.
+    /// The upper end of the y axis.
     pub(super) highest: f64,
-    /// The name of y.
+    /// The name of the y axis.
     pub(super) y_name: String,
-    /// Stretches of x.
+    /// Ranges of x that are shaded.
     pub(super) shaded: Vec<[f64; 2]>,
     /// The curves.
     pub(super) curves: Vec<Curve>,
 }
 
-/// Panels below each other as one drawing; `label` is for those who do not see it.
+/// Panels below each other as one drawing; `label` describes it for screen readers.
 pub(super) fn drawing(label: &str, panels: &[Panel]) -> Markup {
     let height: u32 = panels.iter().map(|panel| panel.height).sum();
     let mut text = String::new();
-    // Nothing can fail in writing to a string.
+    // Writing to a string cannot fail.
     if draw(&mut text, height, panels).is_err() {
         text.clear();
     }
-    // The drawing's own tag names an address of the web, which browsers do not fetch.
+    // The SVG tag of plotters names a web address, although browsers do not fetch it.
     let within = text.split_once('>').map_or("", |(_, rest)| rest);
     let within = within
         .rsplit_once("</svg>")
@@ -123,7 +123,7 @@ pub(super) fn file(names: &[(String, usize)], more: &str, panels: &[Panel]) -> S
             .and_then(|()| draw_legend(&top, names, more))
             .and_then(|()| draw_panels(rest, panels))
     };
-    // Nothing can fail in writing to a string.
+    // Writing to a string cannot fail.
     if drawn.is_err() {
         text.clear();
     }
@@ -133,7 +133,7 @@ pub(super) fn file(names: &[(String, usize)], more: &str, panels: &[Panel]) -> S
 /// The height of a line of a file's legend.
 const LEGEND_LINE: u32 = 36;
 
-/// A line for each name, with its look, and one of text.
+/// Draws a line for each name, with its look, and one line of text.
 fn draw_legend(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
     names: &[(String, usize)],
@@ -158,7 +158,7 @@ fn draw_legend(
     Ok(())
 }
 
-/// An axis with marks of ours.
+/// An axis with given marks.
 struct Axis {
     ends: RangedCoordf64,
     marks: Vec<f64>,
@@ -285,8 +285,8 @@ pub(super) fn number(x: f64) -> String {
     }
 }
 
-/// The points of a curve, thinned: of all points within one unit's width, the first, the
-/// least, the greatest and the last remain, in their order. What remains looks the same.
+/// Thins the points of a curve: of the points within one unit's width the first, the least, the
+/// greatest and the last remain, in their order. The curve looks the same.
 fn thinned(points: &[(f64, f64)], width: f64) -> Vec<(f64, f64)> {
     let column = |point: &(f64, f64)| (point.0 / width * f64::from(WIDTH)).floor();
     let mut kept = Vec::new();
@@ -302,7 +302,7 @@ fn thinned(points: &[(f64, f64)], width: f64) -> Vec<(f64, f64)> {
     kept
 }
 
-/// What the looks mean: names with their looks, whether they have points, and more text.
+/// The legend: names with their looks, whether they have points, and more text.
 pub(super) fn legend(curves: &[(String, usize)], points: bool, more: &[&str]) -> Markup {
     let swatch = |index: usize| {
         let Look(RGBColor(r, g, b), [dash, _], shape) = look(index);

@@ -9,8 +9,8 @@ use crate::claims::{Paper, SUBSTRATES};
 use crate::results::ResultLine;
 use crate::scenario::Scenario;
 
-/// The command that makes lines like these again, of the scenario in `file`; with the
-/// first seed if that is not the scenario's own. Each has a file of its own for its results.
+/// The command that makes such lines again, from the scenario in `file`. It has the first seed if
+/// that is not the scenario's own, and a results file of its own.
 fn run(file: &Path, substrate: &str, lines: &[&ResultLine]) -> String {
     let mut command = format!("holdfast lab run {}", quoted(&file.display().to_string()));
     if substrate != "model" {
@@ -25,7 +25,7 @@ fn run(file: &Path, substrate: &str, lines: &[&ResultLine]) -> String {
     command
 }
 
-/// The commands that make these lines, one a substrate.
+/// The commands that make these lines, one for each substrate.
 pub(super) fn commands(file: &Path, lines: &[&ResultLine]) -> Markup {
     let get = |substrate: &str| -> Vec<&ResultLine> {
         lines
@@ -42,7 +42,7 @@ pub(super) fn commands(file: &Path, lines: &[&ResultLine]) -> Markup {
     }
 }
 
-/// The lines' first seed, if the scenario's is another.
+/// The lines' first seed, if it is not the scenario's seed.
 fn own_seed(file: &Path, lines: &[&ResultLine]) -> Option<u64> {
     let first = lines.iter().map(|line| line.seed).min()?;
     let runs = Scenario::load(file).ok()?.runs(None).ok()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Figures against time, from the series of lines: congestion window, received sequence
-//! number and queue, with the times shaded in which the link was down.
+//! Figures against time from the series of lines: congestion window, received sequence number and
+//! queue. The times with the link down are shaded.
 
 use maud::{Markup, html};
 
@@ -8,7 +8,7 @@ use super::chart::{self, Curve, Panel};
 use super::selection::{parameters_text, without};
 use crate::results::{ResultLine, Series, grouped, word};
 
-/// Curves in one figure at most.
+/// The most curves in one figure.
 const CURVES_MAX: usize = chart::LOOKS;
 /// The axis of time.
 const TIME: &str = "time (s)";
@@ -17,7 +17,7 @@ const TIME: &str = "time (s)";
 struct Group<'a> {
     title: String,
     curves: Vec<(String, &'a Series)>,
-    /// The goodput that is printed for some of them, in Mb/s.
+    /// For each curve the printed goodput, in Mb/s; none: not printed.
     printed: Vec<Option<f64>>,
     end_s: f64,
 }
@@ -25,9 +25,9 @@ struct Group<'a> {
 /// The goodput that a paper prints for a run, in Mb/s.
 pub(super) type Printed<'a> = &'a dyn Fn(&ResultLine) -> Option<f64>;
 
-/// The figures of all lines with series, one group for each combination of the
-/// parameters other than `variants`; of repetitions the first stands for all. A printed
-/// goodput is a straight line beside the received sequence numbers.
+/// The figures of all lines with series: one group for each combination of the parameters other
+/// than `variants`. Of repetitions only the first is shown. A printed goodput is a straight line
+/// beside the received sequence numbers.
 pub(super) fn figures(lines: &[&ResultLine], variants: &str, printed: Printed<'_>) -> Vec<Markup> {
     let with_series = lines.iter().copied().filter(|line| line.series.is_some());
     let groups = grouped(with_series, |line| {
@@ -84,7 +84,7 @@ impl<'a> Group<'a> {
     }
 
     fn panel(&self, name: &str, height: u32, highest: f64, curves: Vec<Curve>) -> Panel {
-        // Of the curve that took longest.
+        // The longest curve's outages are shaded.
         let by_end =
             |a: &&(String, &Series), b: &&(String, &Series)| end_s(a.1).total_cmp(&end_s(b.1));
         let longest = self.curves.iter().max_by(by_end);
@@ -121,7 +121,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// All curves of one column in one panel; none if all of them are nought.
+    /// All curves of one column in one panel; none if all values are 0.
     fn overlay(
         &self,
         height: u32,
@@ -172,7 +172,7 @@ impl<'a> Group<'a> {
         self.overlay(360, "queue (packets)", &get, false)
     }
 
-    /// One panel a curve: windows lie over each other too closely to be distinguished.
+    /// One panel for each curve: the windows would cover each other.
     fn windows(&self) -> Option<Markup> {
         let has = |(_, (_, series)): &(usize, &(String, &Series))| !series.cwnd.is_empty();
         let with: Vec<_> = self.curves.iter().enumerate().filter(has).collect();
@@ -205,7 +205,8 @@ pub(super) fn end_s(series: &Series) -> f64 {
     series.t_s.last().copied().unwrap_or(0.0)
 }
 
-/// Where a steady goodput in Mb/s leaves a panel, whose ends are given in seconds and megabytes.
+/// The point at which the line of a steady goodput leaves the panel. `end_s` and `highest_mb` are
+/// the panel's ends.
 fn straight(mbps: f64, end_s: f64, highest_mb: f64) -> (f64, f64) {
     let mb_per_s = mbps / 8.0;
     if mb_per_s * end_s > highest_mb {
@@ -215,7 +216,8 @@ fn straight(mbps: f64, end_s: f64, highest_mb: f64) -> (f64, f64) {
     }
 }
 
-/// What has arrived; without a series of the receiver, what the sender knows of it.
+/// The bytes that arrived; without a series of the receiver, the bytes that the sender knows to be
+/// acknowledged.
 pub(super) fn received(series: &Series) -> &[u64] {
     if series.rcv_nxt.is_empty() {
         &series.snd_una
@@ -233,7 +235,7 @@ pub(super) fn points(series: &Series, column: &[u64], scale: f64) -> Vec<(f64, f
         .collect()
 }
 
-/// The slow start threshold where there is one, cut at the panel's edge.
+/// The slow start threshold where it is known, cut off at the panel's edge.
 fn known_ssthresh(series: &Series, highest: u64) -> Vec<(f64, f64)> {
     let known = series
         .t_s
@@ -245,7 +247,7 @@ fn known_ssthresh(series: &Series, highest: u64) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// The stretches of a series in which the link did not carry.
+/// The times in which the link was down.
 pub(super) fn outages(series: &Series) -> Vec<[f64; 2]> {
     let mut outages = Vec::new();
     let mut since = None;

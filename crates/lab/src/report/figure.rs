@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Figures of a metric against a parameter: the means of runs with their bars and what is
-//! printed, as a drawing and as a table; if asked for, with the most that the link can carry
-//! or what no transfer over it can beat.
+//! Figures of a metric against a parameter: means of runs with bars and printed values, as a
+//! drawing and as a table. They may also show the most that the link can carry, or the time that no
+//! transfer can beat.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,11 @@ use crate::statistics::Mean;
 
 /// The drawing's height.
 const HEIGHT: u32 = 700;
-/// How far apart the curves' points are at one value of x, as a share of the distance of two.
+/// The distance of the curves' points at one value of x, as a share of the distance between two
+/// values.
 const APART: f64 = 0.1;
 
-/// What a bar around a mean is.
+/// The meaning of a bar around a mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bar {
     /// The standard deviation of the runs.
@@ -49,9 +50,9 @@ impl Bar {
 pub(super) struct Column {
     /// The parameter's value.
     pub(super) x: f64,
-    /// Where it is drawn: neighbours are at least 1 apart.
+    /// Its position in the drawing: neighbours are at least 1 apart.
     pub(super) at: f64,
-    /// The most that the link can carry; none: not known, or not asked for.
+    /// The most that the link can carry; none: not known, or not requested.
     pub(super) ceiling: Option<Ceiling>,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Column {
 pub(super) struct Row<'a> {
     /// Its name.
     pub(super) name: String,
-    /// What is printed in each column; none: nothing, or it did not finish.
+    /// The printed value in each column; none: nothing is printed, or the transfer did not finish.
     pub(super) printed: Vec<Option<f64>>,
     /// The runs of each column.
     pub(super) runs: Vec<Vec<&'a ResultLine>>,
@@ -67,17 +68,17 @@ pub(super) struct Row<'a> {
 
 /// A figure with its table.
 pub(super) struct Figure<'a> {
-    /// What is drawn.
+    /// The metric that is drawn.
     pub(super) metric: Metric,
-    /// What all runs have in common, as text.
+    /// The parameters that all runs have in common, as text.
     pub(super) title: String,
-    /// The x axis as text.
+    /// The name of the x axis.
     pub(super) x_name: String,
     /// The values of x, ascending.
     pub(super) columns: Vec<Column>,
-    /// What the bars are.
+    /// The meaning of the bars.
     pub(super) bar: Bar,
-    /// Whether the mean of what no transfer can beat is drawn.
+    /// Whether the mean of the times that no transfer can beat is drawn.
     pub(super) optimum: bool,
     /// The curves.
     pub(super) rows: Vec<Row<'a>>,
@@ -86,7 +87,7 @@ pub(super) struct Figure<'a> {
 /// The runs of one curve in one column.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
-    /// None: there is no run that has one.
+    /// The mean of the metric; none: no run has it.
     pub(super) mean: Option<Mean>,
     unfinished: usize,
     runs: usize,
@@ -131,7 +132,8 @@ impl Figure<'_> {
         })
     }
 
-    /// The mean of what no transfer of the runs in a column can beat; none: not asked for.
+    /// The mean of the times that no transfer of the runs in a column can beat; none: not
+    /// requested.
     fn optimum(&self, index: usize) -> Option<f64> {
         let runs = self.rows.iter().filter_map(|row| row.runs.get(index));
         let of_runs = runs.flatten().filter_map(|line| line.optimal_s);
@@ -139,7 +141,7 @@ impl Figure<'_> {
         Mean::of(&values).map(|mean| mean.value)
     }
 
-    /// The line that is drawn besides the curves.
+    /// The bound that is drawn besides the curves: the link's ceiling, or else the optimum.
     fn bound(&self) -> Vec<(f64, f64)> {
         let columns = self.columns.iter().enumerate();
         let bounds = columns.filter_map(|(index, column)| {
@@ -149,7 +151,7 @@ impl Figure<'_> {
         bounds.collect()
     }
 
-    /// What the points are, and whether they have bars.
+    /// A text on the points: how many runs each has, and the meaning of bars.
     fn how_many(&self) -> String {
         let cells = || self.rows.iter().flat_map(|row| &row.runs);
         let cells = || cells().filter(|runs| !runs.is_empty());
@@ -211,7 +213,7 @@ impl Figure<'_> {
             let points = curve.line.iter().chain(&curve.hollow).map(|(_, y)| *y);
             bars.chain(points)
         });
-        // What did not finish is marked above all that did.
+        // Unfinished transfers are marked above all others.
         let is_marked = curves.iter().any(|curve| !curve.crosses.is_empty());
         let room = if is_marked { 1.12 } else { 1.02 };
         let end = |column: Option<&Column>| column.map_or(0.0, |column| column.at);
@@ -323,13 +325,13 @@ impl Figure<'_> {
     }
 }
 
-/// How many times one mean is the other.
+/// One mean divided by the other.
 fn ratio(one: Point, other: Point) -> Option<String> {
     let (one, other) = one.mean.zip(other.mean)?;
     (other.value > 0.0).then(|| format!("{:.1}", one.value / other.value))
 }
 
-/// What differs between the runs of one cell, as text.
+/// The parameters that differ between the runs of one cell, as text.
 fn differing(runs: &[&ResultLine]) -> Vec<String> {
     let Some((first, others)) = runs.split_first() else {
         return Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drawings of one's own results: a measure over a parameter, the distribution of a measure, and
+//! Drawings of a user's own results: a measure over a parameter, the distribution of a measure, and
 //! the time series of runs.
 
 use anyhow::{bail, ensure};
@@ -14,13 +14,13 @@ use crate::statistics::median_with_interval;
 
 /// The height of a panel, in the chart's units.
 const HEIGHT: u32 = 660;
-/// That of a panel that is one of several.
+/// The height of each of several panels.
 const HEIGHT_OF_SEVERAL: u32 = 420;
-/// What is free above the greatest value.
+/// The y axis ends at the greatest value times this.
 const HEADROOM: f64 = 1.08;
 
-/// The parameter that a sweep is drawn over if none is named: the last one with several numbers,
-/// or else with several values.
+/// The default parameter of a sweep's x axis: the last one with several numbers, or else the last
+/// one with several values.
 ///
 /// # Errors
 /// No parameter has several values.
@@ -37,10 +37,11 @@ pub fn parameter(lines: &[ResultLine]) -> anyhow::Result<String> {
     }
 }
 
-/// The lines whose parameters have these values, given as text: `1995` is a number or a name.
+/// The lines whose parameters have these values. A value is given as text: `1995` may be a number
+/// or a name.
 ///
 /// # Errors
-/// No line has one of these parameters, or all of their values.
+/// No line has one of these parameters, or no line has all of the values.
 pub fn selected(
     lines: Vec<ResultLine>,
     selections: &[(String, String)],
@@ -76,13 +77,13 @@ pub fn selected(
     Ok(selected)
 }
 
-/// Whether a parameter's value is written so.
+/// Whether a parameter's value can be written as this text.
 fn is_written(value: &Json, text: &str) -> bool {
     let as_json = serde_json::from_str::<Json>(text);
     word(value) == text || as_json.is_ok_and(|given| same(value, &given))
 }
 
-/// The lines with this parameter: of several files, one may not sweep it.
+/// The lines with this parameter: lines of another file may not sweep it.
 fn sweeping(lines: &[ResultLine], over: &str) -> Vec<ResultLine> {
     let lines = lines
         .iter()
@@ -90,7 +91,7 @@ fn sweeping(lines: &[ResultLine], over: &str) -> Vec<ResultLine> {
     lines.cloned().collect()
 }
 
-/// The median of a measure over a parameter, a curve for each combination of the others.
+/// The median of a measure over a parameter. Each combination of the other parameters is a curve.
 ///
 /// # Errors
 /// No line has the measure or the parameter, or there are too many curves.
@@ -173,8 +174,8 @@ pub fn sweep(lines: &[ResultLine], measure: &str, over: &str) -> anyhow::Result<
     Ok(chart::file(&legend(&groups), &more, &[panel]))
 }
 
-/// The distribution of a measure, a curve for each combination of parameters. Of a measure with
-/// several values in a run, such as `stalls_s`, each one counts.
+/// The distribution of a measure. Each combination of parameters is a curve. If a run has several
+/// values of the measure, such as `stalls_s`, each value counts.
 ///
 /// # Errors
 /// No line has the measure, or there are too many curves.
@@ -213,7 +214,7 @@ pub fn distribution(lines: &[ResultLine], measure: &str) -> anyhow::Result<Strin
 }
 
 /// The time series of runs, below each other: received bytes, congestion window and queue. Of
-/// repetitions the one with the least seed is shown.
+/// repetitions the run with the least seed is shown.
 ///
 /// # Errors
 /// No line has a series, or there are too many runs.
@@ -301,7 +302,7 @@ fn names(lines: &[ResultLine]) -> Vec<String> {
     groups.into_iter().map(|(name, _)| name).collect()
 }
 
-/// The values of a parameter, in the order in which they come.
+/// The values of a parameter, in the order of the lines.
 fn values(lines: &[ResultLine], parameter: &str) -> Vec<Json> {
     let mut values: Vec<Json> = Vec::new();
     for value in lines
@@ -315,10 +316,10 @@ fn values(lines: &[ResultLine], parameter: &str) -> Vec<Json> {
     values
 }
 
-/// Lines that one curve is of, and its name.
+/// The name of a curve, and its lines.
 type Group<'a> = (String, Vec<&'a ResultLine>);
 
-/// The lines by their parameters other than `over`.
+/// The lines, grouped by their parameters other than `over`.
 fn variants<'a>(lines: &'a [ResultLine], over: Option<&str>) -> anyhow::Result<Vec<Group<'a>>> {
     let over: Vec<&str> = over.into_iter().collect();
     let differs =
@@ -354,15 +355,16 @@ fn legend(groups: &[Group<'_>]) -> Vec<(String, usize)> {
         .collect()
 }
 
-/// A measure that a line has.
+/// A measure that lines have.
 struct Measure<'a> {
     name: &'a str,
-    /// A line has several values, or none.
+    /// Whether a line has a list of values.
     is_list: bool,
 }
 
 impl<'a> Measure<'a> {
-    /// Refuses one without a value in any line, with those that there are.
+    /// The measure of this name. Error: no line has a value of it; the error lists the known
+    /// measures.
     fn of(lines: &[ResultLine], name: &'a str) -> anyhow::Result<Self> {
         let mut known: Vec<String> = Vec::new();
         let (mut is_there, mut is_list) = (false, false);
@@ -391,8 +393,8 @@ impl<'a> Measure<'a> {
         Ok(Self { name, is_list })
     }
 
-    /// Its values in these lines. One that is null or not there never came: it counts as greater
-    /// than any other. A list that is not there has no values.
+    /// The measure's values in these lines. A null or missing value counts as infinite: the event
+    /// never came. A missing list has no values.
     fn samples(&self, lines: &[&ResultLine]) -> anyhow::Result<Vec<f64>> {
         let mut samples = Vec::new();
         for line in lines {
@@ -421,7 +423,7 @@ fn has_number(value: &Json) -> bool {
     }
 }
 
-/// The distribution of sorted values as steps; what is infinite is not drawn.
+/// The distribution of sorted values as steps; infinite values are not drawn.
 fn steps(sorted: &[f64]) -> Vec<(f64, f64)> {
     let count = sorted.len() as f64;
     let finite = sorted.iter().filter(|value| value.is_finite());
@@ -481,7 +483,7 @@ mod tests {
         ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
-        // Other values are another drawing, the same values the same one.
+        // The same values give the same drawing, other values another one.
         assert_eq!(sweep(&lines, "goodput_mbps", "delay_ms").unwrap(), svg);
         let mut other = lines.clone();
         other[0].goodput_mbps = 2.9;
@@ -490,7 +492,7 @@ mod tests {
         other[14].goodput_mbps = 2.9;
         other[20].goodput_mbps = 2.9;
         assert_ne!(sweep(&other, "goodput_mbps", "delay_ms").unwrap(), svg);
-        // Over names.
+        // The x axis may have names.
         let svg = sweep(&lines, "goodput_mbps", "scheme").unwrap();
         assert!(svg.contains("delay 40 ms") && svg.contains("hold"), "{svg}");
     }
@@ -542,7 +544,7 @@ mod tests {
         }
         let svg = distribution(&two, "latency.p50_ms").unwrap();
         assert!(svg.contains("ends below 1"), "{svg}");
-        // A list without values is not there: no outage came.
+        // An empty list is left out of the line: there was no outage.
         two[0].full_rate_s = vec![Some(1.0)];
         let svg = distribution(&two, "full_rate_s").unwrap();
         assert!(!svg.contains("ends below 1"), "{svg}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The figures that a paper's file names, redrawn from runs.
+//! The figures of a paper's claims file, redrawn from runs.
 
 use maud::{Markup, html};
 
@@ -13,16 +13,16 @@ use crate::results::ceiling::Ceiling;
 use crate::results::{ResultLine, grouped, same, word};
 use crate::scenario::{Run, Scenario};
 
-/// The figure's parameter of a line; none: it has none, or it is no number above 0.
+/// The line's value of the figure's parameter; none: the line has none, or it is no number above 0.
 pub(super) fn x_of(figure: &ClaimedFigure, line: &ResultLine) -> Option<f64> {
     let x = line.parameters.get(&figure.x)?.as_f64()?;
     (x > 0.0 && x.is_finite()).then_some(x)
 }
 
-/// A curve: its name, the printed values by x, the lines.
+/// A curve: its name, the printed values with their x, the lines.
 type PrintedRow<'a> = (String, Vec<(f64, f64)>, Vec<&'a ResultLine>);
 
-/// The figure of these runs, a curve for each of `rows`.
+/// The figure of these runs. Each of `rows` is a curve.
 pub(super) fn figure<'a, 'b>(
     figure: &ClaimedFigure,
     title: String,
@@ -62,7 +62,7 @@ pub(super) fn figure<'a, 'b>(
     }
 }
 
-/// The values of x of these runs, ascending, each once.
+/// The values of x of these runs, ascending and without repetition.
 fn columns<'b>(figure: &ClaimedFigure, runs: impl IntoIterator<Item = &'b Run>) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::new();
     for run in runs {
@@ -120,7 +120,7 @@ pub(super) fn sections(paper: &Paper, lines: &[&ResultLine]) -> anyhow::Result<V
     Ok(sections)
 }
 
-/// A figure from the paper's own runs, one for each substrate that has any.
+/// A figure from the paper's own runs, for each substrate that has runs.
 pub(super) fn own<'a>(
     paper: &Paper,
     claimed: &ClaimedFigure,

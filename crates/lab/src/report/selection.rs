@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which lines belong to what on the page, and their names as text.
+//! Selects lines for the parts of the page, and gives their names as text.
 
 use std::path::{Path, PathBuf};
 
@@ -10,22 +10,22 @@ use crate::results::Where;
 use crate::results::{ResultLine, word};
 use crate::scenario::{self, Parameters};
 
-/// Scenarios of a paper that have today's senders instead of its own: `today.toml`, and
-/// `today-NAME.toml` for what the paper's `NAME.toml` is about.
+/// The beginning of the names of scenarios with today's senders: `today.toml`, and
+/// `today-NAME.toml` on the subject of the paper's `NAME.toml`.
 const TODAY: &str = "today";
 
-/// Scenarios that have other authors' remedies on the paper's links: `baselines.toml`, and
-/// `baselines-NAME.toml`.
+/// The beginning of the names of scenarios with other authors' remedies on the paper's links:
+/// `baselines.toml`, and `baselines-NAME.toml`.
 const BASELINES: &str = "baselines";
 
-/// The files with today's senders, in the order of their names.
+/// The files with today's senders, sorted by name.
 pub(super) fn today_files(paper: &Paper) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = scenario::find(&paper.folder)?;
     files.retain(|file| is_today_file(file));
     Ok(files)
 }
 
-/// The files with other authors' remedies, in the order of their names.
+/// The files with other authors' remedies, sorted by name.
 pub(super) fn baseline_files(paper: &Paper) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = scenario::find(&paper.folder)?;
     files.retain(|file| is_kind(BASELINES, &stem(&file.to_string_lossy())));
@@ -46,12 +46,12 @@ fn is_kind(kind: &str, name: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// A line's scenario in the paper's folder; none: it is in another one.
+/// The name of a line's scenario in the paper's folder; none: it is in another folder.
 fn own_name<'a>(paper: &Paper, line: &'a ResultLine) -> Option<&'a str> {
     line.scenario.strip_prefix(&paper.name)?.strip_prefix('/')
 }
 
-/// The paper's scenario that a line with today's senders stands for, if its name has it.
+/// The paper's scenario that the name of a line's scenario with today's senders contains.
 pub(super) fn counterpart(paper: &Paper, line: &ResultLine) -> Option<String> {
     let name = own_name(paper, line)?
         .strip_prefix(TODAY)?
@@ -64,7 +64,7 @@ pub(super) fn scenario_name(paper: &Paper, file: &str) -> String {
     paper.scenario_name(file)
 }
 
-/// The parameter of the paper's variants.
+/// The parameter of the paper's variants: that of its first table.
 pub(super) fn variants_of(paper: &Paper) -> &str {
     let table = paper.claims.table.first();
     table.map_or("", |table| table.variants.as_str())
@@ -113,7 +113,7 @@ pub(super) fn parameters_text<'a>(
     parameters_text.collect::<Vec<_>>().join(", ")
 }
 
-/// `delayed_ack=on disconnection_s=5`, as the IDs of orders have it, as text.
+/// The parameters in an order's ID, such as `delayed_ack=on disconnection_s=5`, as text for people.
 pub(super) fn order_text(parameters: &str) -> String {
     let parameters = parameters.split_whitespace();
     let pairs = parameters.filter_map(|word| word.split_once('='));
@@ -141,7 +141,7 @@ fn name_and_unit(name: &str) -> (String, Option<&'static str>) {
     let found = units
         .iter()
         .filter_map(|(end, unit)| Some((name.strip_suffix(end)?, *unit)));
-    // `rate_mbit_per_s` ends in `_s` too: the shortest rest has the whole unit.
+    // A name may end in several units: `rate_mbit_per_s` ends in `_s` too. The longest unit counts.
     let found = found.min_by_key(|(rest, _)| rest.len());
     let (rest, unit) = found.map_or((name, None), |(rest, unit)| (rest, Some(unit)));
     (rest.replace('_', " "), unit)

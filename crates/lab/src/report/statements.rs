@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The statements of a paper, and what came out.
+//! The statements of a paper, and our results.
 
 use maud::{Markup, html};
 use serde_json::Value as Json;
@@ -9,7 +9,7 @@ use super::verdict_mark::{class, mark_and_name};
 use crate::claims::{Entry, Paper};
 use crate::results::word;
 
-/// All of its statements in one table, with the command that judges them.
+/// A table of all statements, with the command that judges them.
 pub(super) fn section(paper: &Paper, entries: &[Entry]) -> Markup {
     let get = |id: &str| entries.iter().find(|entry| entry.id == id);
     let shown = |value: &Option<Json>| value.as_ref().map_or_else(|| "–".to_owned(), word);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A paper's tables: each printed cell with what came out here, and the verdict on it.
+//! A paper's tables: each printed cell with our result, and the verdict on it.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub(super) fn sections(paper: &Paper, own: &[ResultLine]) -> Vec<Markup> {
     sections.collect()
 }
 
-/// How many cells are as printed for each value of what the paper leaves open.
+/// How many cells are as printed, for each value of a condition that the paper leaves open.
 fn fits(all: &[Fit]) -> Markup {
     let by_parameter = grouped(all, |fit| &fit.parameter);
     html! {
@@ -36,7 +36,7 @@ fn fits(all: &[Fit]) -> Markup {
                     th { (heading(parameter)) ", not printed" } th.number { "cells as printed" }
                 } }
                 tbody {
-                    // A row each: there may be more values than a page is wide.
+                    // One row for each value: the values may not fit in the width of a page.
                     @for fit in fits {
                         tr { th.number { (word(&fit.value)) } td.cell { (fit.as_printed) " of " (fit.cells) } }
                     }
@@ -95,15 +95,15 @@ fn lines_of<'a>(paper: &Paper, scenario: &str, lines: &[&'a ResultLine]) -> Vec<
         .collect()
 }
 
-/// Runs of the same cells under another assumption, to be drawn together.
+/// Runs of the same cells under another assumption, drawn in one figure.
 struct Assumption<'a> {
     scenario: &'a str,
     selection: Where,
     label: String,
 }
 
-/// The table's alternatives. Of parameters that are numbers all values count: runs over
-/// them are a sample, and have a mean. Others stay as the alternative has them.
+/// The table's alternatives as assumptions. Numeric parameters are not selected: runs with all of
+/// their values are a sample with a mean. Other parameters keep the alternative's value.
 fn assumptions(table: &ClaimedTable) -> Vec<Assumption<'_>> {
     let others = table
         .alternative
@@ -133,7 +133,7 @@ fn assumptions(table: &ClaimedTable) -> Vec<Assumption<'_>> {
             other.scenario == assumption.scenario && other.selection == assumption.selection
         };
         match assumptions.iter_mut().find(is_same) {
-            // The last one's text: it may be about all values.
+            // The text of the last alternative: it may be about all values.
             Some(known) => known.label = assumption.label,
             None => assumptions.push(assumption),
         }
@@ -141,7 +141,7 @@ fn assumptions(table: &ClaimedTable) -> Vec<Assumption<'_>> {
     assumptions
 }
 
-/// How many runs a cell's value is the median of.
+/// The number of runs behind the mean or the median in a cell.
 fn how_many(table: &ClaimedTable, lines: &[&ResultLine]) -> String {
     let counts: BTreeSet<usize> = table
         .row
@@ -150,10 +150,11 @@ fn how_many(table: &ClaimedTable, lines: &[&ResultLine]) -> String {
         .map(|(row, column)| runs_of(table, row, column, lines, SUBSTRATES[0]).len())
         .filter(|count| *count > 0)
         .collect();
+    let values = if table.means { "Means" } else { "Medians" };
     match (counts.first(), counts.last()) {
         (Some(1), Some(1)) => "One run a cell.".to_owned(),
-        (Some(least), Some(most)) if least == most => format!("Medians of {most} runs a cell."),
-        (Some(least), Some(most)) => format!("Medians of {least} to {most} runs a cell."),
+        (Some(least), Some(most)) if least == most => format!("{values} of {most} runs a cell."),
+        (Some(least), Some(most)) => format!("{values} of {least} to {most} runs a cell."),
         _ => "No runs on the model.".to_owned(),
     }
 }
@@ -270,7 +271,7 @@ fn orders(table: &ClaimedTable, entries: &[Entry]) -> Markup {
     }
 }
 
-/// One figure for each combination of what rows have besides the variants.
+/// A figure for each combination of the rows' parameters other than the variants.
 fn figures(
     table: &ClaimedTable,
     lines: &[&ResultLine],
@@ -322,7 +323,8 @@ fn figures(
     figures.collect()
 }
 
-/// The columns of a figure; none: it would show no more than its table, for they are names.
+/// The columns of a figure; none: the values are names, so that a figure shows no more than its
+/// table.
 pub(super) fn columns(values: &[Json]) -> Option<Vec<Column>> {
     let columns = values.iter().enumerate().map(|(index, value)| {
         Some(Column {
@@ -336,7 +338,7 @@ pub(super) fn columns(values: &[Json]) -> Option<Vec<Column>> {
         .filter(|columns| columns.len() > 1)
 }
 
-/// What the runs of a figure have in common.
+/// The parameters that the runs of a figure have in common.
 fn title(selection: &Where, substrate: &str, assumption: Option<&Assumption>) -> String {
     let assumed = assumption.map(|assumption| assumption.label.clone());
     let parts = [
@@ -348,7 +350,7 @@ fn title(selection: &Where, substrate: &str, assumption: Option<&Assumption>) ->
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// What is printed, unless it is the mark of what did not finish.
+/// The printed value, unless it is the mark of an unfinished transfer.
 fn finished(table: &ClaimedTable, printed: f64) -> Option<f64> {
     let is_mark = table
         .unfinished

@@ -41,8 +41,8 @@ fn is(line: &ResultLine, name: &str, value: &str) -> bool {
         .is_some_and(|has| crate::results::word(has) == value)
 }
 
-/// Two runs a cell; b does not finish over the long outage, and c does though it is
-/// printed otherwise.
+/// Two runs for each cell. b does not finish with the long outage. c finishes, although the paper
+/// prints that it does not.
 fn table_lines() -> Vec<ResultLine> {
     let mut lines = of_file("lengths.toml", "model");
     for line in &mut lines {
@@ -78,7 +78,7 @@ fn curve_lines() -> Vec<ResultLine> {
     lines
 }
 
-/// Cubic is 11% faster with the gateway over the short outage, BBR is not.
+/// With the short outage the gateway makes Cubic 11% faster, but not BBR.
 fn today_lines() -> Vec<ResultLine> {
     let mut lines = of_file("today.toml", "linux");
     for line in &mut lines {
@@ -98,13 +98,13 @@ fn small_page() -> String {
     page(&paper(), &all_lines(), "holdfast lab report --paper p").unwrap()
 }
 
-/// What a browser's tokenizer finds.
+/// The result of a browser's tokenizer.
 #[derive(Default)]
 struct Seen {
     errors: Vec<String>,
     open: Vec<String>,
     tags: Vec<(String, Vec<(String, String)>)>,
-    /// Class and text of each table cell.
+    /// The class and the text of each table cell.
     cells: Vec<(String, String)>,
     in_cell: bool,
     text: String,
@@ -221,7 +221,7 @@ fn assert_well_formed(page: &str) -> Seen {
 
 #[test]
 fn the_page_of_a_small_set_of_lines_is_this() {
-    // Without the style, and a tag a line: a change is seen where it is.
+    // Without the style, and one tag a line: so a diff shows where the page changed.
     let page = small_page().replace(STYLE, "");
     insta::assert_snapshot!(page.replace("><", ">\n<"));
 }
@@ -262,7 +262,7 @@ fn every_cell_has_its_verdict_as_a_class_and_as_text() {
         .cells
         .iter()
         .filter(|(class, _)| class.starts_with("verdict "));
-    // Two orders and two statements.
+    // There are two orders and two statements.
     assert_eq!(statements.count(), 4);
 }
 
@@ -289,8 +289,8 @@ fn printed_and_own_values_stand_in_their_cells_and_reasons_below() {
     let text = &seen.text;
     assert!(text.contains("outage 180 s, tcp a: differs, +15.0% (+30.00); within 5% is the same"));
     assert!(text.contains("Medians of 2 runs a cell."));
-    // t(1) = 12.706, a standard deviation of the mean of 1.
-    // The first cell of the first row belongs to `a`.
+    // t(1) = 12.706, and the standard deviation of the mean is 1. The first cell of the first row
+    // belongs to `a`.
     assert!(
         text.contains("outage (s)abc5printed 100.0104.0 ± 12.7"),
         "{text}"
@@ -366,7 +366,7 @@ fn lines_of_other_seeds_need_the_seed_in_the_command() {
 #[test]
 fn curves_are_shaded_while_the_link_is_down() {
     let page = small_page();
-    // One in the overlay of sequence numbers, one in that of queues, one in each of two windows.
+    // One in the panel of sequence numbers, one in that of queues, and one in each of two windows.
     assert_eq!(page.matches("<rect x=\"397\"").count(), 4);
     assert!(page.contains("received sequence number (MB) against time"));
 }
@@ -542,7 +542,8 @@ fn verdicts_are_counted_in_the_header() {
     );
 }
 
-/// Medians a remedy and a value of the paper's own parameter, and what was acknowledged ahead.
+/// Medians for each remedy and value of the paper's own parameter, and the bytes acknowledged
+/// ahead.
 #[test]
 fn other_authors_remedies_stand_in_a_table_and_in_drawings() {
     let paper = Paper::load(Path::new("../../papers/mtcp-1997")).unwrap();
@@ -566,14 +567,14 @@ fn other_authors_remedies_stand_in_a_table_and_in_drawings() {
         seen.text
     );
     assert!(seen.text.contains("16010base stationMTCP"), "{}", seen.text);
-    // Twelve remedies beside the first one are three drawings.
+    // Twelve remedies besides the first one make three drawings.
     assert_eq!(page.matches("<figcaption>").count(), 3, "{page}");
     let of_page = super::runs(&paper).unwrap().into_iter();
     let own = of_page.filter(|run| run.scenario == "mtcp-1997/baselines");
     assert_eq!(own.count(), runs.len());
 }
 
-/// Some scenarios with other authors' remedies are for Linux alone.
+/// Some scenarios with other authors' remedies run on Linux only.
 #[test]
 fn the_model_can_carry_out_the_runs_of_each_page() {
     for paper in Paper::find(Path::new("../../papers")).unwrap() {

@@ -2,12 +2,12 @@
 //! The page's second part: the paper's links with the senders of today's Linux.
 //!
 //! `PAPER/today.toml` and `PAPER/today-NAME.toml` sweep `congestion_control`, the gateway's
-//! `scheme`, and parameters that the paper's own scenarios have too. What the paper claims of
-//! its variants is judged, for each sender, by the very rules of the first part. For that a
-//! line stands for the first of the paper's runs (of `NAME.toml` alone, if its scenario has
-//! a name) that has the same scheme, the same values of those parameters, and a receiver
-//! that delays its ACKs, as Linux does. Where several of today's gateways have one scheme
-//! with other parameters, each is judged in a column of its own.
+//! `scheme`, and parameters that the paper's own scenarios have too. The rules of the first part
+//! judge the paper's claims on its variants, for each sender. For that a line replaces one of the
+//! paper's runs: the first with the same scheme, the same values of those parameters, and a
+//! receiver that delays its ACKs, as Linux does. If the line's scenario has a `NAME`, only runs of
+//! `NAME.toml` count. If several of today's gateways have one scheme with different parameters,
+//! each has a column.
 
 mod against_rates;
 mod columns;
@@ -33,7 +33,7 @@ use crate::scenario::{Run, Scenario};
 use columns::Kinds;
 use line::{SCHEME, SENDER, parameter};
 
-/// The second part; how to make it if there are no lines for it.
+/// The second part; without lines for it, the command that makes them.
 pub(super) fn section(paper: &Paper, given: &[ResultLine]) -> anyhow::Result<Markup> {
     let all: Vec<&ResultLine> = given.iter().filter(|line| is_today(paper, line)).collect();
     let found = SUBSTRATES
@@ -109,8 +109,8 @@ fn by_file<'a>(
     Ok(by_file)
 }
 
-/// The first of the paper's tables for each metric and parameter of columns. Schemes are in
-/// the rows here.
+/// The first of the paper's tables for each pair of metric and column parameter. Here the schemes
+/// are in the rows.
 fn tables(paper: &Paper) -> Vec<&ClaimedTable> {
     let tables = grouped(&paper.claims.table, |table| {
         (table.metric, table.column.as_str())
@@ -160,7 +160,7 @@ fn kernels(lines: &[&ResultLine]) -> String {
     }
 }
 
-/// The paper's own runs that a line of today's can stand for.
+/// The paper's own runs that a line with today's senders can replace.
 fn papers_runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
     let tables = paper
         .claims
@@ -190,7 +190,7 @@ fn todays_runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// The runs, one of each of the paper's scenarios, that a line stands for.
+/// The runs that a line replaces: at most one of each of the paper's scenarios.
 fn matching_runs<'a>(
     paper: &Paper,
     line: &ResultLine,
@@ -215,7 +215,7 @@ fn matching_runs<'a>(
         .collect()
 }
 
-/// The entries on orders and statements if one sender's lines were the model's.
+/// The entries on orders and statements, with one sender's lines as if they were the model's.
 fn judged(paper: &Paper, lines: &[&ResultLine], runs: &[Run], kinds: &Kinds) -> Vec<Entry> {
     let standing_in = lines.iter().flat_map(|line| {
         matching_runs(paper, line, runs, kinds)
@@ -233,8 +233,8 @@ fn judged(paper: &Paper, lines: &[&ResultLine], runs: &[Run], kinds: &Kinds) -> 
     let of_those_there = claims::order_and_statement_entries(&with_runs(paper, &lines), &lines);
     let mut entries = claims::order_and_statement_entries(paper, &lines);
     for entry in &mut entries {
-        // Not every variant has a run here: the order is of those that have, and the reason
-        // names them.
+        // A variant without a run here is left out of the verdict on the order; the reason names
+        // it.
         if let Some(there) = of_those_there.iter().find(|there| there.id == entry.id) {
             entry.verdict = there.verdict;
         }
@@ -242,7 +242,7 @@ fn judged(paper: &Paper, lines: &[&ResultLine], runs: &[Run], kinds: &Kinds) -> 
     entries
 }
 
-/// The paper's tables without the variants that have no run.
+/// The paper without the variants that have no run.
 fn with_runs(paper: &Paper, lines: &[ResultLine]) -> Paper {
     let mut paper = paper.clone();
     for table in &mut paper.claims.table {
@@ -267,7 +267,7 @@ fn with_runs(paper: &Paper, lines: &[ResultLine]) -> Paper {
     paper
 }
 
-/// What still holds: a row for each order and statement, a column for each sender.
+/// The claims that still hold: a row for each order and statement, a column for each sender.
 fn statements(paper: &Paper, judged: &[(String, Vec<Entry>)]) -> Markup {
     let Some((_, first)) = judged.first() else {
         return html! {};
@@ -319,7 +319,7 @@ fn statements(paper: &Paper, judged: &[(String, Vec<Entry>)]) -> Markup {
     }
 }
 
-/// A statement's text, or what an order is of.
+/// A statement's text, or the cells that an order is about.
 fn claim_text(paper: &Paper, entry: &Entry) -> String {
     let statement = paper
         .claims
@@ -344,7 +344,7 @@ fn claim_text(paper: &Paper, entry: &Entry) -> String {
     statement.or(order).unwrap_or_else(|| entry.id.clone())
 }
 
-/// The schemes that go by the name of a variant of the paper in what is judged.
+/// For each variant of the paper, the scheme that replaces it in the judged lines.
 fn stand_ins(paper: &Paper, lines: &[&ResultLine], runs: &[Run], kinds: &Kinds) -> Vec<String> {
     let all = lines.iter().flat_map(|line| {
         matching_runs(paper, line, runs, kinds)

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a verdict looks: a colour, and a mark for those who see or print none.
+//! The look of a verdict: a colour, and a mark for readers who cannot see colours.
 
 use maud::{Markup, html};
 
 use crate::claims::{Entry, Verdict};
 
-/// All of them, in the order of the page's key.
+/// All verdicts, in the order of the page's key.
 pub(super) const ALL: [Verdict; 3] = [Verdict::Holds, Verdict::Differs, Verdict::NotComparable];
 
-/// The class of what is coloured by a verdict.
+/// The CSS class with the verdict's colour.
 pub(super) fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Holds => "holds",
@@ -33,12 +33,12 @@ pub(super) fn mark(verdict: Verdict) -> Markup {
     }
 }
 
-/// The mark with its name to be seen.
+/// The mark with the visible name.
 pub(super) fn mark_and_name(verdict: Verdict) -> Markup {
     html! { span.mark aria-hidden="true" { (sign(verdict)) } " " (verdict.name()) }
 }
 
-/// What colours and marks mean.
+/// The key of colours and marks.
 pub(super) fn key() -> Markup {
     html! {
         p {
@@ -52,15 +52,15 @@ pub(super) fn key() -> Markup {
 /// Reasons under a table, each once, by number.
 pub(super) struct Notes {
     prefix: String,
-    /// The verdict and the reason, and what they are about.
+    /// A verdict with its reason, and the entries that it is about.
     notes: Vec<((Verdict, String), Vec<String>)>,
 }
 
-/// What a note names before it counts.
+/// The most entries that a note names; more are counted.
 const NAMED_MAX: usize = 4;
 
 impl Notes {
-    /// None yet, of a part of the page with a name of its own.
+    /// Empty notes for a part of the page; `prefix` makes their numbers unique.
     pub(super) fn new(prefix: &str) -> Self {
         Self {
             prefix: prefix.to_owned(),
@@ -68,7 +68,7 @@ impl Notes {
         }
     }
 
-    /// A reference to the reason of an entry about `what`; nothing for what holds.
+    /// A reference to the reason of an entry about `what`; empty if the claim holds.
     pub(super) fn refer(&mut self, entry: &Entry, what: String) -> Markup {
         if entry.verdict == Verdict::Holds {
             return html! {};

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The most that a wireless hop can carry which loses packets at random: each segment sent
-//! until it gets through, and nothing sent that need not be.
+//! The most that a wireless hop with random losses can carry: each segment is sent until it
+//! arrives, and nothing is sent needlessly.
 //!
-//! On a medium of its own no sender beats it, whatever it knows. On one that both directions
-//! share the ACKs take their turns too: one for two segments (RFC 5681, 4.2), or one for each
-//! if the receiver does not delay them; those that losses call for are left out. There it is
-//! no bound for a receiver that acknowledges more segments at once, as Linux may after GRO,
-//! and ACKs that are lost cost the medium a little less than is counted.
+//! If each direction has a medium of its own, no sender can be faster. On a shared medium ACKs take
+//! time too. One ACK for two segments is assumed (RFC 5681, 4.2), or one for each segment if the
+//! receiver does not delay them; ACKs caused by losses are left out. There a receiver with fewer
+//! ACKs can be faster than this, such as Linux after GRO. Lost ACKs cost the medium a little less
+//! than is assumed.
 
 use holdfast_core::Direction;
 use holdfast_link::{BitErrorEffect, LinkSettings, OutageSettings};
@@ -14,25 +14,25 @@ use holdfast_link::{BitErrorEffect, LinkSettings, OutageSettings};
 use crate::framing::Framing;
 use crate::scenario::Conditions;
 
-/// What can be known of a hop before anything runs.
+/// The properties of a hop that are known before a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ceiling {
     /// Payload in Mb/s.
     pub goodput_mbps: f64,
-    /// The share of full segments that one sending loses, 0 to 1.
+    /// The share of full segments that are lost at each sending, 0 to 1.
     pub loss_share: f64,
 }
 
 impl Ceiling {
-    /// Of the wireless hop of `conditions`, or of the wired one where that is slower; none:
-    /// the hop has outages, other traffic, or a rate that is not constant.
+    /// The ceiling of the wireless hop of `conditions`, or of a slower wired hop. None: the hop has
+    /// outages, other traffic, or a rate that is not constant.
     pub fn of(conditions: &Conditions, framing: Framing) -> Option<Self> {
         let hop = &conditions.wireless;
         let (way, back) = match Direction::from(conditions.transfer.direction) {
             Direction::Downlink => (&hop.downlink, &hop.uplink),
             Direction::Uplink => (&hop.uplink, &hop.downlink),
         };
-        // A shared medium has one rate and one model of loss for both.
+        // Both directions of a shared medium have one rate and one model of loss.
         let way = if hop.half_duplex { &hop.downlink } else { way };
         let calm = [way, back]
             .iter()
@@ -66,7 +66,7 @@ impl Ceiling {
     }
 }
 
-/// Segments that one ACK of a receiver is for.
+/// The segments that one ACK of the receiver acknowledges.
 fn segments_per_ack(conditions: &Conditions) -> f64 {
     let receiver = match Direction::from(conditions.transfer.direction) {
         Direction::Downlink => &conditions.mh,
@@ -83,12 +83,12 @@ fn segments_per_ack(conditions: &Conditions) -> f64 {
 fn loss_share(way: &LinkSettings, packet_bytes: f64, overhead_bytes: f64) -> f64 {
     let bytes = match way.bit_error_effect {
         BitErrorEffect::Lose => packet_bytes + overhead_bytes,
-        // What a frame costs besides has none of the packet's bits.
+        // A corrupted packet has its bit errors in its own bytes, not in those that framing adds.
         BitErrorEffect::Corrupt => packet_bytes,
     };
     let in_state = way.gilbert_elliott.as_ref().map_or(0.0, |item| {
         let changes = item.good_to_bad + item.bad_to_good;
-        // It begins in the good state.
+        // A model that never changes its state stays in the good state.
         let bad = if changes > 0.0 {
             item.good_to_bad / changes
         } else {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn on_a_shared_medium_acks_take_their_turns() {
-        // Two packets of 1,703 bytes and an ACK of 243, as papers/snoop-1995 has them.
+        // Two packets of 1,703 bytes and an ACK of 243 bytes, as in papers/snoop-1995.
         let hop = "[wireless]\nhalf_duplex = true\nrate_mbit_per_s = 2\nframe_overhead_bytes = 203";
         let delayed = goodput(hop);
         assert!((delayed - 2.0 * 2920.0 / 3649.0).abs() < 1e-9, "{delayed}");
@@ -162,7 +162,7 @@ mod tests {
         let hops = "direction = \"uplink\"\n[wired]\nrate_mbit_per_s = 15\n\
                     uplink = { rate_mbit_per_s = 1.5 }\n[wireless]\nrate_mbit_per_s = 15";
         assert!((goodput(hops) - 1.46).abs() < 1e-9);
-        // And a download by its downlink.
+        // A download is limited by its downlink.
         let other = hops.replace("direction = \"uplink\"", "");
         assert!((goodput(&other) - 14.6).abs() < 1e-9);
     }

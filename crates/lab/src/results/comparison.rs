@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Results side by side, as documents have them: a row for what was swept, and a column for each
-//! value of one parameter. All repetitions are one cell.
+//! Results as a table for documents: rows for the swept parameters, and a column for each value of one
+//! parameter. All repetitions are in one cell.
 
 use std::fmt::Write as _;
 
@@ -10,15 +10,15 @@ use comfy_table::{Table, presets};
 use super::{Latency, ResultLine, grouped, word};
 use crate::statistics::{median, median_with_interval};
 
-/// What cells show.
+/// The figures that cells show.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Measure {
-    /// From each outage's end to the first new byte, round trips from the last one's to the full
-    /// rate, MB received.
+    /// The stall after each outage, the round trips from the last outage's end to the full rate, and
+    /// the MB received.
     Outages,
-    /// Of answers.
+    /// The latencies of answers.
     Latencies,
-    /// Nothing but how fast.
+    /// The goodput alone.
     Goodput,
 }
 
@@ -45,19 +45,19 @@ impl Measure {
     }
 }
 
-/// The lines of one row and one value of the parameter: one for each repetition.
+/// The lines in one cell: one for each repetition.
 type Cell<'a> = Vec<&'a ResultLine>;
 
-/// A row: its other parameters' values, and its cells.
+/// A row: the values of its other parameters, and its cells.
 type Row<'a> = (Vec<String>, Vec<Cell<'a>>);
 
-/// The table of `lines`, and a line below it: what its cells show, and what they are of. `across`:
-/// the parameter that has a column for each value; none: the last sweep's. Runs that differ in
-/// parameters of `pooled` alone are taken for repetitions. From two repetitions on a column has
-/// what the last value makes of the first.
+/// The table of `lines`, and a line below it that explains the cells. `across`: the parameter whose
+/// values are the columns; none: that of the last sweep. Runs that differ only in parameters of
+/// `pooled` count as repetitions. With two repetitions or more a column compares the last value with
+/// the first.
 ///
 /// # Errors
-/// No such parameter, or lines whose parameters are not the same.
+/// There is no such parameter, or the lines have different parameters.
 pub fn comparison(
     lines: &[ResultLine],
     across: Option<&str>,
@@ -107,12 +107,12 @@ pub fn comparison(
     Ok((table, foot(lines, measure, pooled)))
 }
 
-/// What stands behind a row's cells.
+/// The columns after a row's cells.
 #[derive(Clone, Copy)]
 struct Columns {
-    /// What the last cell makes of the first.
+    /// Whether the last cell is compared with the first.
     pairs: bool,
-    /// Tail-loss probes, and how often something was withheld, in each cell.
+    /// Whether there are the counts of tail-loss probes and of withheld ACKs in each cell.
     probes: bool,
 }
 
@@ -140,7 +140,7 @@ fn index_of(names: &[String], wanted: &str) -> anyhow::Result<usize> {
     index_of.with_context(|| format!("no parameter {wanted}; there are: {}", names.join(", ")))
 }
 
-/// A line's parameters in the order of the sweeps: as its variant has them.
+/// A line's parameters in the order of the sweeps, which its variant has.
 fn names_in_order(line: &ResultLine) -> Vec<String> {
     let mut names: Vec<(usize, &String)> = line
         .parameters
@@ -156,7 +156,7 @@ fn names_in_order(line: &ResultLine) -> Vec<String> {
     names.into_iter().map(|(_, name)| name.clone()).collect()
 }
 
-/// The columns, and the rows with a cell for each; both as they come first in `lines`.
+/// The columns, and the rows with a cell for each column, both in the order of `lines`.
 fn laid_out<'a>(
     lines: &'a [ResultLine],
     names: &[String],
@@ -200,7 +200,7 @@ fn median_of(cell: &[&ResultLine], get: impl Fn(&ResultLine) -> f64) -> f64 {
     median(cell.iter().map(|line| get(line)).collect()).unwrap_or(f64::NAN)
 }
 
-/// A time, or that there was none.
+/// A time as text; `-`: the event never came.
 fn or_never(value: f64, digits: usize) -> String {
     if value.is_finite() {
         format!("{value:.digits$}")
@@ -237,12 +237,11 @@ fn outages(cell: &[&ResultLine]) -> String {
     format!("{} s, {full_rate}, {megabytes:.1}", stalls.join(" "))
 }
 
-/// The answers of all repetitions as one: how many there were, and the longest of them as far as
-/// they are known from each.
+/// The answers of all repetitions: their number, and the longest times that are known.
 fn together(cell: &[&ResultLine]) -> (usize, Vec<f64>) {
     let latencies = || cell.iter().filter_map(|line| line.latency.as_ref());
     let count = latencies().map(|latency| latency.count).sum();
-    // Results of older versions do not have them.
+    // Results of older versions do not have the longest times.
     if latencies().any(|latency| latency.longest_ms.is_empty()) {
         return (count, Vec::new());
     }
@@ -250,7 +249,7 @@ fn together(cell: &[&ResultLine]) -> (usize, Vec<f64>) {
         .flat_map(|latency| latency.longest_ms.clone())
         .collect();
     longest.sort_unstable_by(|one, other| other.total_cmp(one));
-    // Below the shortest known one of a run there may be more.
+    // Below the shortest known time of a run other times are not known.
     let known = latencies().filter(|latency| latency.longest_ms.len() < latency.count);
     let least = known.filter_map(|latency| latency.longest_ms.last().copied());
     let least = least.fold(0.0, f64::max);
@@ -258,7 +257,8 @@ fn together(cell: &[&ResultLine]) -> (usize, Vec<f64>) {
     (count, longest)
 }
 
-/// 99 of 100 of all answers took no longer; if that is not known, the median of the repetitions'.
+/// The time that 99 of 100 answers did not exceed; if it is not known, the median of the repetitions'
+/// values.
 fn p99_ms(cell: &[&ResultLine]) -> f64 {
     let (count, longest) = together(cell);
     let of_each = |line: &ResultLine| {
@@ -290,8 +290,8 @@ fn latencies(cell: &[&ResultLine]) -> String {
     )
 }
 
-/// What the last cell makes of the first: the median of the pairs, which differ in `across` alone, with
-/// its interval if there are enough.
+/// Compares the last cell with the first: the median over pairs of runs that differ in `across` alone,
+/// with its confidence interval if there are enough pairs.
 fn compared(measure: Measure, cells: &[Cell<'_>], across: &str) -> String {
     let (Some(from), Some(to)) = (cells.first(), cells.last()) else {
         return String::new();
@@ -323,7 +323,7 @@ fn probes(cell: &[&ResultLine]) -> u64 {
     timers.map(|latency| latency.loss_probes).sum()
 }
 
-/// In how many ACKs of a run something was withheld, by the scheme `wake`: the median.
+/// The median number of ACKs in a run that the scheme `wake` withheld or lowered.
 fn withheld(cell: &[&ResultLine]) -> String {
     let mobiles = cell.iter().filter_map(|line| line.mobile.as_ref());
     let counts = mobiles.filter_map(|latency| latency.get("path.withheld"));
@@ -331,7 +331,7 @@ fn withheld(cell: &[&ResultLine]) -> String {
     median(counts).map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"))
 }
 
-/// What stands below the table.
+/// The text below the table.
 fn foot(lines: &[ResultLine], measure: Measure, pooled: &[String]) -> String {
     let each = |get: &dyn Fn(&ResultLine) -> String| {
         let mut all: Vec<String> = lines.iter().map(get).collect();

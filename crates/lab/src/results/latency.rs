@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long answers took.
+//! The latencies of answers.
 
 use serde::{Deserialize, Serialize};
 
-/// The number of longest times that are kept one by one.
+/// The number of longest times that a line contains.
 const LONGEST: usize = 64;
 
-/// Quantiles of the times from a request to its answer's last byte, in milliseconds: of all
-/// requests that were answered.
+/// Quantiles of the time from a request to its answer's last byte, in milliseconds, over all
+/// answered requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Requests answered.
     pub count: usize,
     /// The median.
     pub p50_ms: f64,
-    /// Nine of ten took no longer.
+    /// The 90th percentile: 90 of 100 took no longer.
     pub p90_ms: f64,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile: 99 of 100 took no longer.
     pub p99_ms: f64,
     /// The longest.
     pub max_ms: f64,
     /// The mean.
     pub mean_ms: f64,
-    /// The longest ones, 64 at most, the longest first: of several runs together the quantiles
-    /// do not show the rare ones.
+    /// The longest times, 64 at most, in descending order: quantiles of several runs do not show
+    /// rare long times.
     #[serde(default)]
     pub longest_ms: Vec<f64>,
 }
 
 impl Latency {
-    /// Of these, in nanoseconds; none: there are none.
+    /// The latency of these times in nanoseconds; none: there are none.
     pub fn of(mut times_ns: Vec<u64>) -> Option<Self> {
         times_ns.sort_unstable();
         let count = times_ns.len();
         let ms = |ns: u64| ns as f64 / 1e6;
-        // The least that this many of a hundred do not exceed.
+        // The least time that this percentage of the times does not exceed.
         let quantile = |percent: usize| {
             let rank = (count * percent).div_ceil(100).max(1);
             times_ns.get(rank - 1).copied().map(ms)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `[[cells]]` and `[movement]`: several base stations, each with a wireless link of its
-//! own, and an MH that goes from one to another.
+//! `[[cells]]` and `[movement]`: several base stations, each with a wireless link, and an MH that
+//! moves between them.
 //!
-//! The MH is in one cell at a time, or none on its way between two. What is a cell's link
-//! and what is the MH's way are the same to a substrate: a cell from which the MH is away
-//! is a link in an outage. A scenario without `[[cells]]` is one cell that is never left.
+//! The MH is in one cell at a time, or in none while it moves. To a substrate, a cell without the
+//! MH is a link in an outage, whatever the reason. A scenario without `[[cells]]` is one cell that
+//! the MH never leaves.
 
 use holdfast_link::{OutageAt, seed_for};
 use holdfast_settings::kind::{As, Maybe, Number};
@@ -16,23 +16,22 @@ use toml::Table;
 use super::hop::HopConditions;
 use holdfast_files::document::DocumentError;
 
-/// Cells of one scenario at most.
+/// The largest number of cells of a scenario.
 const CELLS_MAX: usize = 16;
-/// Moves of one run at most.
+/// The largest number of moves of a run.
 const MOVES_MAX: usize = 10_000;
-/// The shortest time between two cells, and in one, in seconds: what an outage takes.
+/// The shortest time between two cells, and in one cell, in seconds: the shortest outage.
 const APART_MIN_S: f64 = 0.001;
-/// The part of the seed that is the random movement's.
+/// The seed's part for random movement.
 const PART_MOVEMENT: u64 = 4_000_000;
-/// With the cell's number added: the part of the seed that is another cell's than the
-/// first.
+/// The seed's part for another cell than the first; the cell's number is added.
 const PART_CELLS: u64 = 5_000_000;
 
 /// From leaving a cell to entering the next one, in milliseconds.
 type Gap = Number<1, 60_000>;
 /// The other times around a move, in milliseconds.
 type Around = Number<0, 60_000>;
-/// A time in seconds, as long as [`APART_MIN_S`] at least.
+/// A time in seconds, at least [`APART_MIN_S`].
 type Apart = Number<1, 1_000_000_000, 1_000>;
 
 /// `[movement]`: when the MH goes where.
@@ -48,8 +47,8 @@ pub struct MovementConditions {
     /// none.
     #[serde(default, with = "As::<Around>")]
     pub warning_ms: f64,
-    /// From entering a cell until the wired route to the MH leads there, in milliseconds;
-    /// none: it never does.
+    /// From entering a cell until the wired route to the MH leads there, in milliseconds; none: the
+    /// route does not change.
     #[serde(default, with = "Maybe::<Around>")]
     pub route_after_ms: Option<f64>,
 }
@@ -92,7 +91,7 @@ fn stay_min_s() -> f64 {
     0.1
 }
 
-/// One move of a list; what is not given is the movement's.
+/// One move of a list; missing values are those of the movement.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MoveAt {
@@ -111,25 +110,25 @@ pub struct MoveAt {
     pub route_after_ms: Option<f64>,
 }
 
-/// A move of a run: when what happens, in seconds since the start of the links' clocks.
+/// The times of a run's move, in seconds since the start of the links' clocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move {
     /// The cell that is left, from 0.
     pub from: usize,
     /// The cell that is entered, from 0.
     pub to: usize,
-    /// The MH announces that it leaves; none: it does not.
+    /// When the MH announces that it leaves; none: it does not announce it.
     pub warning_s: Option<f64>,
-    /// It leaves.
+    /// When it leaves the old cell.
     pub leave_s: f64,
-    /// It enters.
+    /// When it enters the new cell.
     pub enter_s: f64,
-    /// The wired route leads to the new cell; none: it stays as it is.
+    /// When the wired route leads to the new cell; none: the route does not change.
     pub route_s: Option<f64>,
 }
 
-/// The cells of a scenario: the wireless hop's own table, and on top of it each cell's.
-/// Without cells the hop is the only one.
+/// The cells of a scenario: the keys of each cell are laid over the wireless hop's table. Without
+/// cells the wireless hop is the only one.
 pub(super) fn read(wireless: &Table, cells: &[Table]) -> Result<Vec<HopConditions>, DocumentError> {
     if cells.len() > CELLS_MAX {
         return Err(DocumentError::at(
@@ -143,7 +142,7 @@ pub(super) fn read(wireless: &Table, cells: &[Table]) -> Result<Vec<HopCondition
     }
     let each = cells.iter().enumerate().map(|(number, own)| {
         let within = |error: DocumentError| error.within(&number.to_string()).within("cells");
-        // For an error that names the key where it stands.
+        // Reads the cell's table alone first: its errors name the key in that table.
         HopConditions::read(own).map_err(within)?;
         HopConditions::read_over(wireless, own).map_err(within)
     });
@@ -151,7 +150,7 @@ pub(super) fn read(wireless: &Table, cells: &[Table]) -> Result<Vec<HopCondition
 }
 
 impl MovementConditions {
-    /// Refuses what cannot be, with `cells` cells.
+    /// Refuses movements that are impossible with `cells` cells.
     pub(super) fn check(&self, cells: usize) -> Result<(), DocumentError> {
         if cells < 2 {
             let problem = "there is nowhere to go; give two [[cells]] or more";
@@ -168,8 +167,8 @@ impl MovementConditions {
         }
     }
 
-    /// The moves of a run with this seed that begin before `until_s`, of an MH that begins
-    /// in the first of `cells` cells.
+    /// The moves that begin before `until_s`, drawn from the run's seed. The MH begins in the first
+    /// of `cells` cells.
     pub(super) fn drawn(
         &self,
         seed: u64,
@@ -193,7 +192,7 @@ impl MovementConditions {
         Ok(moves)
     }
 
-    /// The move after `done` others, by an MH that is in `cell` since `entered_s`.
+    /// The next move after `done` moves. The MH has been in `cell` since `entered_s`.
     fn next(
         &self,
         done: usize,
@@ -227,7 +226,7 @@ impl MovementConditions {
         })
     }
 
-    /// What happens when at a move from `cell`, which was entered at `entered_s`.
+    /// The times of a move from `cell`, which the MH entered at `entered_s`.
     fn planned(&self, a_move: &MoveAt, cell: usize, entered_s: f64) -> Move {
         let warning_s = a_move.warning_ms.unwrap_or(self.warning_ms) / 1e3;
         let enter_s = a_move.at_s + a_move.gap_ms.unwrap_or(self.gap_ms) / 1e3;
@@ -279,7 +278,7 @@ fn check_list(
     Ok(())
 }
 
-/// The seed of a cell's link: the run's own for the first.
+/// The seed of a cell's link; the first cell has the run's own seed.
 pub(crate) fn seed_of(seed: u64, cell: usize) -> u64 {
     match cell {
         0 => seed,
@@ -287,10 +286,10 @@ pub(crate) fn seed_of(seed: u64, cell: usize) -> u64 {
     }
 }
 
-/// When the MH is away from `cell` before `until_s`, in order and apart.
+/// The times before `until_s` in which the MH is not in `cell`, in order and disjoint.
 pub(super) fn away(moves: &[Move], cell: usize, until_s: f64) -> Vec<OutageAt> {
     let mut away = Vec::new();
-    // It begins in the first one.
+    // The MH begins in the first cell.
     let mut left_s = (cell != 0).then_some(0.0);
     for a_move in moves {
         if a_move.from == cell {
@@ -308,14 +307,14 @@ pub(super) fn away(moves: &[Move], cell: usize, until_s: f64) -> Vec<OutageAt> {
     if let Some(at_s) = left_s {
         away.push(OutageAt {
             at_s,
-            // It does not return within the run.
+            // The MH does not return to this cell during the run.
             for_s: until_s - at_s + 1.0,
         });
     }
     away
 }
 
-/// Outages of either list, in order and apart.
+/// The outages of both lists, merged, in order and disjoint.
 pub(super) fn either(a: &[OutageAt], b: &[OutageAt]) -> Vec<OutageAt> {
     let mut all: Vec<OutageAt> = a.iter().chain(b).copied().collect();
     all.sort_by(|x, y| x.at_s.total_cmp(&y.at_s));
@@ -323,7 +322,7 @@ pub(super) fn either(a: &[OutageAt], b: &[OutageAt]) -> Vec<OutageAt> {
     for outage in all {
         let end_s = outage.at_s + outage.for_s;
         match merged.last_mut() {
-            // Closer than two outages may be.
+            // The gap is shorter than the least time between two outages.
             Some(last) if outage.at_s < last.at_s + last.for_s + APART_MIN_S => {
                 last.for_s = last.for_s.max(end_s - last.at_s);
             }
@@ -333,14 +332,14 @@ pub(super) fn either(a: &[OutageAt], b: &[OutageAt]) -> Vec<OutageAt> {
     merged
 }
 
-/// Outages that are in both lists, each in order and apart.
+/// The intersections of two lists' outages. Each list is in order and disjoint.
 pub(super) fn both(a: &[OutageAt], b: &[OutageAt]) -> Vec<OutageAt> {
     let mut common = Vec::new();
     for x in a {
         for y in b {
             let at_s = x.at_s.max(y.at_s);
             let for_s = (x.at_s + x.for_s).min(y.at_s + y.for_s) - at_s;
-            // As the list takes them, but for what is lost in subtracting.
+            // The shortest outage that a list takes, less the rounding error of the subtraction.
             if for_s > APART_MIN_S * 0.999 {
                 common.push(OutageAt {
                     at_s,
@@ -402,7 +401,7 @@ mod tests {
         assert_eq!((moves[0].from, moves[0].to), (0, 2));
         assert!(near(moves[0].warning_s.unwrap(), 0.9), "{moves:?}");
         assert!(near(moves[0].enter_s, 1.02) && near(moves[0].route_s.unwrap(), 1.05));
-        // It was not there before.
+        // The MH was not in that cell before.
         assert_eq!((moves[1].from, moves[1].to), (2, 1));
         assert!(near(moves[1].warning_s.unwrap(), 1.02), "{moves:?}");
         assert!(near(moves[1].route_s.unwrap(), 1.125), "{moves:?}");

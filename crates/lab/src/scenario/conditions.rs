@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a run depends on, read from one document without sweeps.
+//! The conditions of a run, read from a document without sweeps.
 
 use std::path::Path;
 
@@ -21,36 +21,36 @@ use holdfast_files::document::{self, DocumentError};
 mod check;
 mod complete;
 
-/// The part of the seed that is the wired hop's, on all substrates.
+/// The seed's part for the wired hop, on all substrates.
 pub(crate) const PART_WIRED: u64 = 1000;
 
-/// Everything that a run depends on besides its seed and its substrate.
+/// Everything that a run's result depends on, except its seed and its substrate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conditions {
-    /// The first repetition's seed; the next ones count up.
+    /// The seed of the first repetition; each further repetition adds 1.
     pub seed: u64,
-    /// How often each combination runs, with a seed of its own.
+    /// The number of runs of each combination; each has a seed of its own.
     pub repetitions: u64,
-    /// Time series to be recorded.
+    /// The time series that are recorded.
     pub record: Vec<Record>,
-    /// Distance of their points.
+    /// The interval of their points.
     pub record_interval: Duration,
-    /// What is sent.
+    /// The bytes that are sent, and when.
     pub transfer: TransferConditions,
-    /// From the FH to the gateway; none: as fast as the substrate.
+    /// The hop from the FH to the gateway; none: as fast as the substrate is.
     pub wired: Option<HopConditions>,
-    /// From the gateway to the MH, as the MH finds it: the first cell's link, in an outage
-    /// when no cell's link is up.
+    /// The hop from the gateway to the MH, as the MH sees it: the first cell's link, with outages
+    /// while no cell's link is up.
     pub wireless: HopConditions,
-    /// The link of each cell, in an outage while the MH is away: one or more.
+    /// The links of the cells, one or more. Each has outages while the MH is not in its cell.
     pub cells: Vec<HopConditions>,
-    /// How the MH goes from one to another; none: it does not.
+    /// The MH's movement from cell to cell; none: it does not move.
     pub movement: Option<MovementConditions>,
-    /// Its moves, of a run, in order.
+    /// The moves of a run, in order.
     pub moves: Vec<Move>,
-    /// What stands between them.
+    /// The gateway, or what stands in its role.
     pub gateway: GatewayConditions,
-    /// What the MH does for its own flows.
+    /// The MH's own scheme.
     pub mobile: MobileConditions,
     /// The FH's TCP.
     pub fh: HostConditions,
@@ -64,9 +64,9 @@ pub struct Conditions {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CrossTraffic {
-    /// Where.
+    /// The part of the path.
     pub over: Stretch,
-    /// Which way.
+    /// The direction of the datagrams.
     #[serde(default)]
     pub direction: DirectionChoice,
     /// Its rate in Mb/s of IP packets.
@@ -75,13 +75,13 @@ pub struct CrossTraffic {
     /// Bytes of each IP packet.
     #[serde(default = "packet_bytes", with = "As::<Count<28, 65_535>>")]
     pub packet_bytes: u32,
-    /// From when, in seconds.
+    /// When they begin, in seconds.
     #[serde(default, with = "As::<Number<0, LIMIT_MAX_S>>")]
     pub start_s: f64,
-    /// Until when; none: until the end.
+    /// When they end, in seconds; none: at the run's end.
     #[serde(default, with = "Maybe::<Number<0, LIMIT_MAX_S>>")]
     pub stop_s: Option<f64>,
-    /// Exponential gaps of the same mean rather than equal ones.
+    /// Whether the gaps are exponential, with the same mean; otherwise they are equal.
     #[serde(default)]
     pub poisson: bool,
 }
@@ -90,7 +90,7 @@ fn packet_bytes() -> u32 {
     1500
 }
 
-/// A part of the way.
+/// A part of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stretch {
@@ -98,11 +98,11 @@ pub enum Stretch {
     Wired,
     /// From the gateway to the MH.
     Wireless,
-    /// All of it.
+    /// The whole path from the FH to the MH.
     Both,
 }
 
-/// What a time series is of.
+/// The figure of a time series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Record {
@@ -153,7 +153,7 @@ struct Document {
     mh: Table,
     #[serde(default)]
     cross_traffic: Vec<CrossTraffic>,
-    /// Known here for the sake of errors; taken out before.
+    /// Declared to be a known key; it is removed before this document is read.
     #[serde(default, rename = "sweep")]
     _sweep: Vec<Table>,
 }
@@ -202,7 +202,7 @@ pub(super) fn read(table: &Table) -> Result<Conditions, DocumentError> {
     Ok(conditions)
 }
 
-/// The FH's table with `[gateway.split]` on top of it.
+/// The FH's table, with `[gateway.split]` laid over it.
 fn split(document: &Document, scheme: SchemeChoice) -> Result<HostConditions, DocumentError> {
     let own = match document.gateway.get(SPLIT) {
         None => Table::new(),
@@ -222,7 +222,7 @@ fn split(document: &Document, scheme: SchemeChoice) -> Result<HostConditions, Do
     host(SPLIT, &fh, &own).map_err(|error| error.within("gateway"))
 }
 
-/// `[hosts]` with `[fh]` or `[mh]` on top of it.
+/// `[hosts]`, with `[fh]` or `[mh]` laid over it.
 fn host(name: &str, common: &Table, own: &Table) -> Result<HostConditions, DocumentError> {
     let read = |name: &str, table: &Table| {
         let host: HostConditions = document::read(table).map_err(|error| error.within(name))?;
@@ -243,7 +243,7 @@ fn host(name: &str, common: &Table, own: &Table) -> Result<HostConditions, Docum
 }
 
 impl Conditions {
-    /// Checks the links, with their traces, which are in `folder`.
+    /// Checks the links and their traces. Traces are in `folder`.
     pub(super) fn check_links(&self, folder: Option<&Path>) -> Result<(), DocumentError> {
         if let Some(wired) = &self.wired {
             wired.check(folder).map_err(|error| error.within("wired"))?;
@@ -256,7 +256,7 @@ impl Conditions {
         Ok(())
     }
 
-    /// An error about the link of a cell, which may be the only one.
+    /// An error about the link of a cell; with one cell the key is in `wireless`.
     fn within_cell(&self, number: usize, error: DocumentError) -> DocumentError {
         if self.cells.len() == 1 {
             return error.within("wireless");
@@ -264,7 +264,8 @@ impl Conditions {
         error.within(&number.to_string()).within("cells")
     }
 
-    /// These conditions for one seed: traces found from `folder`, the outages drawn.
+    /// These conditions for one seed: with absolute paths of traces, from `folder`, and with drawn
+    /// outages and moves.
     pub(super) fn drawn(&self, seed: u64, folder: Option<&Path>) -> Result<Self, DocumentError> {
         let until = Instant::ZERO + self.limit();
         let mut drawn = self.clone();
@@ -298,7 +299,7 @@ impl Conditions {
         Ok(drawn)
     }
 
-    /// Whether files of traces belong to it.
+    /// Whether the conditions name files of traces.
     pub fn names_traces(&self) -> bool {
         self.wired
             .iter()
@@ -306,7 +307,7 @@ impl Conditions {
             .any(HopConditions::names_traces)
     }
 
-    /// The end of the run at the latest, since the start of the links' clocks.
+    /// The latest end of the run, since the start of the links' clocks.
     pub fn limit(&self) -> Duration {
         seconds(self.transfer.limit_s)
     }
@@ -325,7 +326,7 @@ impl Conditions {
     }
 }
 
-/// Seconds that were checked to be none below zero, in whole nanoseconds.
+/// Seconds in whole nanoseconds; they were checked not to be negative.
 pub(crate) fn seconds(s: f64) -> Duration {
     Duration::from_nanos((s * 1e9).round() as u64)
 }

@@ -16,9 +16,9 @@ use super::handoff::HandoffConditions;
 use super::host::HostConditions;
 use super::keys::{Keys, json};
 
-/// The table in `[gateway]` with the keys of a host; it is laid over the FH's.
+/// The table in `[gateway]` with a host's keys; it is laid over the FH's table.
 pub(super) const SPLIT: &str = "split";
-/// Keys of hosts that the node that splits does not read: only the model has it.
+/// Keys of hosts that the splitting node does not read, because only the model has that node.
 pub(super) const UNREAD_BY_SPLIT: [&str; 6] = [
     "congestion_control",
     "sysctls",
@@ -33,29 +33,29 @@ pub(super) const UNREAD_BY_SPLIT: [&str; 6] = [
 pub struct GatewayConditions {
     /// The scheme.
     pub scheme: SchemeChoice,
-    /// What signals outages to it; it detects them by silence in any case.
+    /// The source of signals about outages; the scheme also detects outages by silence.
     pub signal: SignalChoice,
-    /// From an outage's begin or end to its signal, in milliseconds, on the model.
+    /// Delay of the signal after an outage's begin or end, in milliseconds, on the model.
     pub signal_delay_ms: f64,
-    /// From a warning to its outage, in milliseconds, on the model; 0: no warnings.
+    /// Time from a warning to its outage, in milliseconds, on the model; 0: no warnings.
     pub warning_ms: f64,
     /// `keep.flow_packets_max` of the gateway's file; none: its default.
     pub keep_packets: Option<u32>,
-    /// When the gateway, or what stands there instead, loses its state and begins anew, seconds after the start
-    /// of the links' clocks, on the model.
+    /// When the gateway, or what stands in its role, loses its state and restarts, on the model. In seconds
+    /// after the start of the links' clocks.
     pub restarts_s: Vec<f64>,
-    /// The engine's settings, with the parameters of the schemes and the cells; the scheme aside.
+    /// The engine's settings with the parameters of schemes and cells; its scheme is not used.
     pub engine: Settings,
-    /// The set with which the other keys of `[gateway.mtcp]` begin.
+    /// The set of values that the other keys of `[gateway.mtcp]` start from.
     mtcp_set: MtcpChoice,
-    /// How `mtcp` compresses.
+    /// The compression of `mtcp`.
     compression: MtcpCompression,
-    /// The SH's time for a packet of 1,400 bytes, in milliseconds, on the model; others in
-    /// proportion.
+    /// The SH's time for a packet of 1,400 bytes, in milliseconds, on the model; it is proportional to the
+    /// packet's size.
     pub compression_ms: Option<f64>,
-    /// Whether the base stations of several cells hand the MH over.
+    /// The handoff between the base stations of several cells.
     pub handoff: HandoffConditions,
-    /// The TCP of `split` toward the MH: the FH's, and what `[gateway.split]` sets besides.
+    /// The TCP of `split` toward the MH: the FH's, with the keys of `[gateway.split]`.
     pub split: HostConditions,
 }
 
@@ -106,9 +106,9 @@ pub enum SchemeChoice {
     Keep,
     /// HAProxy as a split proxy, on Linux hosts.
     Haproxy,
-    /// A split connection, on the model: TCP ends here at both sides (I-TCP, MTCP).
+    /// A split connection, on the model: the gateway ends TCP on both sides (I-TCP, MTCP).
     Split,
-    /// Explicit bad state notification, on the model; the FH understands it.
+    /// Explicit bad state notification, on the model; the FH understands its messages.
     Ebsn,
 }
 
@@ -128,7 +128,7 @@ impl SchemeChoice {
         Self::Ebsn,
     ];
 
-    /// Its name, as `--scheme` takes it where it is one of the gateway's.
+    /// Its name; for a scheme of the gateway it is the value of `--scheme`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -150,7 +150,7 @@ impl SchemeChoice {
         matches!(self, Self::None | Self::Haproxy | Self::Split | Self::Ebsn)
     }
 
-    /// Whether the model alone has it.
+    /// Whether only the model has it.
     pub const fn is_of_the_model(self) -> bool {
         matches!(self, Self::Split | Self::Ebsn)
     }
@@ -162,18 +162,17 @@ impl SchemeChoice {
 pub enum SignalChoice {
     /// Nothing.
     None,
-    /// The carrier of its own interface: both the begin and the end.
+    /// The carrier of its own interface: link down and link up.
     #[default]
     Carrier,
-    /// The MH, by a message that arrives when the link is up: the end alone.
+    /// The MH, by a message that arrives when the link is up: link up alone.
     Mobile,
     /// Both of them.
     Both,
 }
 
 impl GatewayConditions {
-    /// Reads the table, whose ranges are those of the daemon: what it would refuse, the model does
-    /// not do either.
+    /// Reads the table. The ranges of values are the daemon's, also on the model.
     pub(super) fn read(table: &Table) -> Result<Self, DocumentError> {
         let mut table = table.clone();
         table.remove(SPLIT);
@@ -187,7 +186,7 @@ impl GatewayConditions {
         let given = table.clone();
         let mut read = TableReader::new(table);
         let own = read.take(&GatewayKeys::default())?;
-        // The paper's SH may cache nothing; the daemon caches something.
+        // The paper's SH may cache nothing; the daemon requires a cache.
         let caches_nothing =
             own.scheme == SchemeChoice::Mtcp2007 && read.remove_if("flow_cache_bytes_max", 0);
         let mut engine: Settings = read.take(&Settings::default())?;
@@ -234,20 +233,20 @@ impl GatewayConditions {
         })
     }
 
-    /// Whether the MH's daemon signals to it. A handoff begins with such a signal.
+    /// Whether the MH's daemon sends signals to the gateway. A handoff begins with such a signal.
     pub fn receives_signals(&self) -> bool {
         let is_source = matches!(self.signal, SignalChoice::Mobile | SignalChoice::Both);
         !self.scheme.is_without_daemon() && (is_source || self.handoff.is_on())
     }
 
-    /// Adds the keys that its scheme reads, with several cells those of handoffs too.
+    /// Adds the keys that its scheme reads; with several cells also those of handoffs.
     pub(super) fn add_to(&self, keys: &mut Keys, cells: usize) {
         let scheme = self.scheme;
         keys.add("gateway.scheme", scheme);
         keys.add("gateway.signal", self.signal);
         if !scheme.is_without_daemon() {
             keys.add("gateway.signal_delay_ms", self.signal_delay_ms);
-            // To the others a warning is a line of `holdfast status`.
+            // Other schemes only show a warning in `holdfast status`.
             if scheme == SchemeChoice::Mtcp2007 || cells > 1 {
                 keys.add("gateway.warning_ms", self.warning_ms);
             }
@@ -282,7 +281,7 @@ impl GatewayConditions {
         }
     }
 
-    /// The settings file of the gateway's daemon: first lines of `[gateway]`, then other sections.
+    /// The settings file of the gateway's daemon: first the lines of `[gateway]`, then the other sections.
     pub(crate) fn to_file(&self) -> String {
         let engine = &self.engine;
         let mut file = differing(engine, &Settings::default());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gateway.handoff`: whether the base stations of several cells hand an MH over, with the
-//! parameters of the gateway's own settings file.
+//! `gateway.handoff`: the handoff between the base stations of several cells. Its parameters are
+//! those of the gateway's settings file.
 
 use holdfast_files::document::{DocumentError, TableReader, differing};
 use holdfast_settings::handoff::HandoffSettings;
@@ -9,28 +9,28 @@ use toml::Table;
 
 use super::keys::Keys;
 
-/// The table. What is not given is the gateway's default.
+/// The table. Missing keys have the gateway's defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HandoffConditions {
     kind: HandoffChoice,
     settings: HandoffSettings,
 }
 
-/// The key of scenarios alone.
+/// The key that only scenarios have.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct HandoffKeys {
     kind: HandoffChoice,
 }
 
-/// How an MH is handed over.
+/// The kind of handoff.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HandoffChoice {
-    /// Each base station is a gateway that knows of no other.
+    /// Each base station is a gateway that does not know the others.
     #[default]
     None,
-    /// Its packets go to the neighbours too, by multicast, and they queue them (Snoop, 3.3).
+    /// Neighbours get the MH's packets too, by multicast, and queue them (Snoop, 3.3).
     Multicast,
 }
 
@@ -49,12 +49,12 @@ impl HandoffConditions {
         Ok(Self { kind, settings })
     }
 
-    /// Whether the stations know of each other.
+    /// Whether the base stations know each other.
     pub fn is_on(&self) -> bool {
         self.kind != HandoffChoice::None
     }
 
-    /// Adds its keys; the parameters only if the stations know of each other.
+    /// Adds its keys; the parameters are only added if the base stations know each other.
     pub(super) fn add_to(&self, keys: &mut Keys) {
         keys.add("gateway.handoff.kind", self.kind);
         if self.is_on() {
@@ -62,13 +62,13 @@ impl HandoffConditions {
         }
     }
 
-    /// As the engine has them.
+    /// The settings for the engine.
     pub fn settings(&self) -> HandoffSettings {
         self.settings.clone()
     }
 
-    /// The lines of the section of the gateway's settings file that are not about a
-    /// station's own name and neighbours.
+    /// The lines of the gateway's section `[handoff]`, without the station's own name and its
+    /// neighbours.
     pub fn to_lines(&self) -> String {
         differing(&self.settings, &HandoffSettings::default()).to_string()
     }

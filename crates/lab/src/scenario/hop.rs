@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One hop of the way, both directions: `[wired]` and `[wireless]`.
+//! One hop of the path, in both directions: `[wired]` and `[wireless]`.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use super::direction::DirectionChoice;
 use super::keys::json;
 use holdfast_files::document::{self, DocumentError};
 
-/// The keys of a hop besides those of a link.
+/// The keys of a hop that a link does not have.
 pub(super) const OWN_KEYS: &[&str] = &[
     "half_duplex",
     "frame_overhead_bytes",
@@ -26,12 +26,12 @@ pub(super) const OWN_KEYS: &[&str] = &[
     "uplink",
 ];
 
-/// Outages of one run and direction at most: what a list takes.
+/// The largest number of outages of a run in one direction: the limit of a list.
 const OUTAGES_MAX: usize = 100_000;
-/// What framing adds to a packet at most, in bytes.
+/// The most bytes that framing may add to a packet.
 const FRAME_OVERHEAD_BYTES_MAX: u32 = 65_535;
-/// A path of a trace that begins with `$` and this name is in the folder that the variable of the
-/// environment names. Recordings may not be shipped.
+/// A trace's path that begins with `$` and this name lies in the folder that this environment
+/// variable names. Such recordings may not be published.
 pub(crate) const TRACES_VARIABLE: &str = "HOLDFAST_TRACES";
 /// The longest file of a trace, in bytes.
 pub(crate) const TRACE_BYTES_MAX: u64 = 64 << 20;
@@ -43,20 +43,21 @@ pub struct HopConditions {
     pub downlink: LinkSettings,
     /// From the MH.
     pub uplink: LinkSettings,
-    /// Both directions have the same outages.
+    /// Whether both directions have the same outages.
     pub outages_shared: bool,
-    /// Both directions take turns on the medium of the downlink. Of the uplink nothing is used then.
+    /// Whether both directions take turns on the downlink's medium. Then no key of the uplink is
+    /// used.
     pub half_duplex: bool,
     /// Bytes added to each IP packet for framing and access to the medium.
     pub frame_overhead_bytes: u32,
-    /// TCP/IP headers are compressed on the link (RFC 1144).
+    /// Whether the link compresses TCP/IP headers (RFC 1144).
     pub header_compression: bool,
     names_traces: bool,
-    /// Both directions, checked.
+    /// Both directions, checked; none before the outages are drawn.
     plans: Option<[LinkPlan; 2]>,
 }
 
-/// What is a hop's own, and no link's.
+/// The keys of a hop that a link does not have.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Own {
@@ -68,8 +69,8 @@ struct Own {
 }
 
 impl HopConditions {
-    /// Reads a hop's table: a link's keys for both directions, and tables `downlink`
-    /// and `uplink` with what is different there.
+    /// Reads a hop's table: a link's keys for both directions, and the tables `downlink` and
+    /// `uplink` with the differences.
     pub(super) fn read(table: &Table) -> Result<Self, DocumentError> {
         let own: Own = document::read(table)?;
         let mut common = table.clone();
@@ -77,7 +78,7 @@ impl HopConditions {
             common.remove(*key);
         }
         let direction = |name: &str, overlay: &Table| {
-            // For an error that names the key where it stands.
+            // Reads the direction's table alone first: its errors name the key in that table.
             let _: LinkSettings = document::read(overlay).map_err(|error| error.within(name))?;
             document::read::<LinkSettings>(&laid_over(&common, overlay))
         };
@@ -90,7 +91,7 @@ impl HopConditions {
         }
         let own_outages =
             own.downlink.contains_key("outages") || own.uplink.contains_key("outages");
-        // Outages of both directions are the gaps of one trace, or of one model.
+        // Both directions' outages are the gaps of one trace, or of one model.
         if let OutageSettings::Trace { file, .. } = &mut uplink.outages
             && uplink.rate_trace.is_none()
             && uplink.rate_model.is_none()
@@ -119,9 +120,8 @@ impl HopConditions {
         })
     }
 
-    /// All of its keys: its own table's are the downlink's, and `uplink` has those of the other
-    /// direction. On a medium for both there is no other one, and outages that both share stand in
-    /// the hop's own table.
+    /// All keys of the hop: those of the downlink, and in `uplink` those of the other direction. A
+    /// shared medium has no `uplink`. Shared outages are in the hop's own table.
     pub(super) fn table(&self) -> Map<String, Json> {
         let mut table = link_table(&self.downlink);
         table.insert("half_duplex".to_owned(), self.half_duplex.into());
@@ -139,12 +139,12 @@ impl HopConditions {
         table
     }
 
-    /// As [`Self::read`], of a table with another one on top of it.
+    /// As [`Self::read`], with `own` laid over `common`.
     pub(super) fn read_over(common: &Table, own: &Table) -> Result<Self, DocumentError> {
         Self::read(&laid_over(common, own))
     }
 
-    /// Checks both directions, with their traces, which are in `folder`.
+    /// Checks both directions and their traces. Traces are in `folder`.
     pub(super) fn check(&self, folder: Option<&Path>) -> Result<(), DocumentError> {
         if self.frame_overhead_bytes > FRAME_OVERHEAD_BYTES_MAX {
             let problem = format!("takes 0 to {FRAME_OVERHEAD_BYTES_MAX} bytes");
@@ -162,8 +162,8 @@ impl HopConditions {
         self.located(folder).planned().map(|_| ())
     }
 
-    /// Puts the outages of `seed` that begin before `until` instead of what describes
-    /// them. `folder` is where traces are.
+    /// The hop with the outages of `seed` that begin before `until`, instead of their description.
+    /// Traces are in `folder`.
     pub(super) fn drawn(
         &self,
         seed: u64,
@@ -176,7 +176,7 @@ impl HopConditions {
                 model.seed_from(seed, direction);
             }
         }
-        // As `holdfast link` has it: one stream for both, or one for each.
+        // As in `holdfast link`: one random stream for shared outages, or one for each direction.
         let parts = if self.outages_shared { [0, 0] } else { [1, 2] };
         let plans = drawn.planned()?;
         let directions = [&mut drawn.downlink, &mut drawn.uplink];
@@ -205,8 +205,7 @@ impl HopConditions {
         Ok(drawn)
     }
 
-    /// The hop of a run with its outages replaced: of each direction by what `of` makes of
-    /// those that it has.
+    /// The hop of a run with other outages: `get` maps the outages of each direction to new ones.
     pub(super) fn with_outages(
         &self,
         mut get: impl FnMut(DirectionChoice, &[OutageAt]) -> Vec<OutageAt>,
@@ -228,7 +227,7 @@ impl HopConditions {
         Ok(changed)
     }
 
-    /// The same with the paths of its traces.
+    /// The hop with the absolute paths of its traces.
     fn located(&self, folder: Option<&Path>) -> Self {
         let mut located = self.clone();
         for settings in [&mut located.downlink, &mut located.uplink] {
@@ -245,7 +244,7 @@ impl HopConditions {
         let plan = |name: &str, settings: &LinkSettings| {
             settings.plan_with(read_trace).map_err(|error| {
                 let problem = format!("got {}, takes {}", error.got, error.takes);
-                // A key of both directions stands in the hop's own table.
+                // If both directions are equal, the key is in the hop's own table.
                 if self.downlink == self.uplink {
                     DocumentError::at(&error.key, problem)
                 } else {
@@ -259,19 +258,18 @@ impl HopConditions {
         ])
     }
 
-    /// Both directions as the links' models have them, downlink first; none before the
-    /// run's outages are drawn.
+    /// Both directions as link plans, the downlink first; none before the run's outages are drawn.
     pub fn plans(&self) -> Option<&[LinkPlan; 2]> {
         self.plans.as_ref()
     }
 
-    /// Whether files of traces belong to it; those of outages alone are in the list of a
-    /// run's outages already, yet the scenario names them.
+    /// Whether the scenario names files of traces, also those of outages that a run already has as a
+    /// list.
     pub fn names_traces(&self) -> bool {
         self.names_traces
     }
 
-    /// The outages of the downlink, of a run.
+    /// The downlink's outages; empty before they are drawn.
     pub fn outages(&self) -> &[OutageAt] {
         match &self.downlink.outages {
             OutageSettings::List { list } => list,
@@ -279,7 +277,7 @@ impl HopConditions {
         }
     }
 
-    /// Those of one direction: on a shared medium, or with shared outages, the downlink's.
+    /// The outages of one direction: on a shared medium, or with shared outages, the downlink's.
     pub fn outages_of(&self, way: DirectionChoice) -> &[OutageAt] {
         match (&self.uplink.outages, way) {
             (OutageSettings::List { list }, DirectionChoice::Uplink) if !self.half_duplex => list,
@@ -288,7 +286,7 @@ impl HopConditions {
         }
     }
 
-    /// Bytes that headers of `header_bytes` have on the medium; compressed ones at least.
+    /// Size of headers of `header_bytes` on the medium; with compression their least size.
     pub(crate) fn header_bytes(&self, header_bytes: u64) -> u64 {
         if self.header_compression {
             COMPRESSED_HEADER_BYTES_MIN.into()
@@ -297,22 +295,22 @@ impl HopConditions {
         }
     }
 
-    /// The same with what framing adds.
+    /// The same size with the bytes of framing.
     pub(crate) fn header_and_frame_bytes(&self, header_bytes: u64) -> u64 {
         self.header_bytes(header_bytes) + u64::from(self.frame_overhead_bytes)
     }
 
-    /// What outages do to packets.
+    /// The effect of outages on packets.
     pub fn outage_effect(&self) -> OutageEffect {
         self.downlink.outage_effect
     }
 }
 
-/// Whether the outages of each direction are the gaps of its own trace or model, and these differ.
+/// Whether the outages of each direction are the gaps of its own trace or model, and differ.
 fn have_own_gaps(downlink: &LinkSettings, uplink: &LinkSettings) -> bool {
     let gaps = |way: &LinkSettings| {
         let own = matches!(way.outages, OutageSettings::Trace { file: None, .. });
-        // What models have besides does not change their outages.
+        // Other parameters of a model do not change its outages.
         let model = way.rate_model.as_ref();
         let model = model.map(|model| {
             (
@@ -339,13 +337,13 @@ fn link_table(settings: &LinkSettings) -> Map<String, Json> {
     let Json::Object(mut table) = json(&settings) else {
         return Map::new();
     };
-    // It is left out where there is none.
+    // The key is missing if there is no ARQ.
     table.entry("arq").or_insert(Json::Null);
     table
 }
 
-/// A table with another one on top of it. Another kind of rate replaces the one below; a
-/// model of rates takes its missing keys from the model below.
+/// Lays `own` over `common`. Another kind of rate replaces that of `common`; a rate model takes its
+/// missing keys from the model in `common`.
 fn laid_over(common: &Table, own: &Table) -> Table {
     let (mut table, mut own) = (common.clone(), own.clone());
     let below = table.get("rate_model").and_then(Value::as_table).cloned();
@@ -362,7 +360,7 @@ fn laid_over(common: &Table, own: &Table) -> Table {
     table
 }
 
-/// A trace's path from the scenario's folder, or from that of [`TRACES_VARIABLE`].
+/// Makes a trace's path absolute, from the scenario's folder or that of [`TRACES_VARIABLE`].
 fn absolute(file: &mut Option<String>, folder: Option<&Path>) {
     let traces = std::env::var_os(TRACES_VARIABLE);
     if let (Some(name), Some(folder)) = (file.as_mut(), folder) {

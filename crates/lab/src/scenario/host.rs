@@ -11,10 +11,10 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use super::lc_cwe::{LcCweConditions, OnHandoffChoice};
 use holdfast_files::document::DocumentError;
 
-/// What the model runs unless a preset is named: today's Linux with Reno.
+/// The model's preset unless a scenario names one: today's Linux with Reno.
 pub(crate) const PRESET_DEFAULT: Preset = Preset::LinuxReno;
 
-/// One host. What is not given is what the preset or the kernel has.
+/// One host. Missing values are those of the preset or of the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostConditions {
@@ -86,13 +86,13 @@ fn congestion_control<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Strin
 }
 
 impl HostConditions {
-    /// The congestion control: if none is named, the one that every kernel has, and the model too.
+    /// The congestion control; by default Reno, which every kernel and the model have.
     pub fn congestion_control(&self) -> &str {
         self.congestion_control.as_deref().unwrap_or("reno")
     }
 
-    /// What the model runs: the preset, or the one that stands for the congestion control. None:
-    /// it does not have that congestion control.
+    /// The model's preset: the named one, or that of the congestion control. None: the model does
+    /// not have this congestion control.
     pub(crate) fn model_preset(&self) -> Option<Preset> {
         self.preset.or_else(|| match self.congestion_control() {
             "reno" => Some(PRESET_DEFAULT),
@@ -115,7 +115,7 @@ impl HostConditions {
         Ok(())
     }
 
-    /// The slow timer's phase is below the tick of the host's preset.
+    /// Checks that the slow timer's phase is below the tick of the host's preset.
     pub(super) fn check_tick(&self) -> Result<(), DocumentError> {
         let preset = self.model_preset().unwrap_or(PRESET_DEFAULT);
         let Some(phase_s) = self.tick_phase_s else {
@@ -137,7 +137,7 @@ impl HostConditions {
         Err(DocumentError::at("tick_phase_s", problem))
     }
 
-    /// Kernel parameters of a Linux host of this kind.
+    /// The kernel parameters that these keys set on a Linux host.
     pub fn linux_sysctls(&self) -> Vec<(String, String)> {
         let own = [
             ("tcp_sack", self.sack.map(u32::from)),

@@ -12,7 +12,7 @@ use super::sweep::Parameters;
 pub(super) struct Keys(pub(super) Parameters);
 
 impl Keys {
-    /// Adds a key; of a table each of its keys. Lists stay whole.
+    /// Adds a key; for a table, adds each of its keys. Lists are not split.
     pub(super) fn add(&mut self, key: &str, value: impl Serialize) {
         self.add_json(key.to_owned(), plain(&json(value), key));
     }
@@ -55,7 +55,7 @@ fn plain(value: &Json, key: &str) -> Json {
     }
 }
 
-/// The same number without a point; none: it has none, or is not whole.
+/// The same number without a fraction; none: it is an integer type already, or not whole.
 fn whole(number: &Number) -> Option<Number> {
     let float = number.as_f64().filter(|_| number.is_f64())?;
     let is_whole = float.fract() == 0.0 && float.abs() < 1e15;

@@ -8,11 +8,11 @@ use holdfast_settings::kind::{Maybe, Number};
 use holdfast_sim::OnHandoff;
 use serde::{Deserialize, Serialize};
 
-/// What a host's sender does about handoffs of the host.
+/// The reaction of a host's sender to its own handoffs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnHandoffChoice {
-    /// It gets no report of them.
+    /// None: it gets no report of them.
     #[default]
     Nothing,
     /// Loss classifier and window extrapolator.
@@ -21,11 +21,11 @@ pub enum OnHandoffChoice {
     Lc,
     /// The extrapolator alone.
     Cwe,
-    /// The timer stands still, then fast retransmit.
+    /// Its timer stops; after the handoff it does a fast retransmit.
     FreezeFastRetransmit,
 }
 
-/// `lc_cwe`: what is not given is the default of docs/schemes/lc-cwe.md.
+/// `lc_cwe`: missing values are the defaults of docs/schemes/lc-cwe.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LcCweConditions {
@@ -40,7 +40,7 @@ pub struct LcCweConditions {
     pub first_history: Option<f64>,
     /// The RTT of P_C after a timeout.
     pub timeout_rtt: Option<TimeoutRttChoice>,
-    /// A loss for which both probabilities are 0.
+    /// The judgement of a loss for which both probabilities are 0.
     pub on_neither: Option<OnNeitherChoice>,
 }
 
@@ -54,7 +54,7 @@ pub enum TimeoutRttChoice {
     Timeout,
 }
 
-/// What a loss is for which both probabilities are 0.
+/// The judgement of a loss for which both probabilities are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnNeitherChoice {
@@ -65,7 +65,7 @@ pub enum OnNeitherChoice {
 }
 
 impl LcCweConditions {
-    /// The same with a value for each key.
+    /// These values, with the default of each missing key.
     pub(crate) fn in_full(self) -> Self {
         let parameters = self.parameters();
         let float = |fixed: u32| f64::from(fixed) / f64::from(ONE);
@@ -108,12 +108,12 @@ impl LcCweConditions {
 }
 
 impl OnHandoffChoice {
-    /// Whether it reads the numbers of LC and CWE.
+    /// Whether it reads the parameters of LC and CWE.
     pub(crate) const fn reads_numbers(self) -> bool {
         matches!(self, Self::LcCwe | Self::Lc | Self::Cwe)
     }
 
-    /// The same for the model.
+    /// The model's settings for it.
     pub(crate) fn settings(self, numbers: Option<LcCweConditions>) -> OnHandoff {
         let parameters = numbers.unwrap_or_default().parameters();
         let lc_cwe = |classifies, extrapolates| OnHandoff::LcCwe {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `[mobile]`: what the MH does for its own flows, and the reports of its link. The
-//! schemes' parameters are named as in the settings file of `holdfast mobile`.
+//! `[mobile]`: the MH's scheme for its own flows, and the reports about its link. The schemes'
+//! parameters have the names of the settings file of `holdfast mobile`.
 
 use holdfast_core::mobile_host::{MobileHostSettings, MobileScheme};
 use holdfast_files::document::{DocumentError, TableReader, differing};
@@ -11,12 +11,12 @@ use toml::Table;
 use super::gateway::{GatewayConditions, SignalChoice};
 use super::keys::Keys;
 
-/// The table. What is not given is the daemon's default.
+/// The table. Missing keys have the daemon's defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MobileConditions {
     /// The scheme.
     pub scheme: MobileSchemeChoice,
-    /// How it learns that its link is down, and that it is up.
+    /// The source of reports that its link is down or up.
     pub signal: MobileSignalChoice,
     /// From the warning of an outage to the outage, in milliseconds; 0: there is no warning.
     pub warning_ms: f64,
@@ -24,7 +24,7 @@ pub struct MobileConditions {
     host: MobileHostSettings,
 }
 
-/// Keys that the daemon's settings file does not have. The daemon takes no longer warning.
+/// Keys that the daemon's settings file does not have. The longest warning is the daemon's limit.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct MobileKeys {
@@ -41,9 +41,9 @@ pub enum MobileSchemeChoice {
     /// Nothing.
     #[default]
     None,
-    /// Something for the MH's own flows.
+    /// A scheme for the MH's own flows.
     Flows(MobileScheme),
-    /// `keep`, for what the MH sends; on Linux hosts.
+    /// `keep`, for packets that the MH sends; on Linux hosts.
     Keep,
     /// `auto`, for both directions.
     Auto,
@@ -81,21 +81,21 @@ impl<'de> Deserialize<'de> for MobileSchemeChoice {
     }
 }
 
-/// How the MH learns the state of its link.
+/// The source of the MH's reports about its link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MobileSignalChoice {
-    /// By the carrier of its interface.
+    /// The carrier of its interface.
     #[default]
     Carrier,
-    /// By `holdfast mobile signal down` and `up`; the interface keeps its carrier.
+    /// `holdfast mobile signal down` and `up`; the interface keeps its carrier.
     Command,
-    /// It does not; the interface keeps its carrier.
+    /// There is none; the interface keeps its carrier.
     None,
 }
 
 impl MobileConditions {
-    /// Whether anything is done.
+    /// Whether there is a scheme.
     pub const fn is_on(&self) -> bool {
         !matches!(self.scheme, MobileSchemeChoice::None)
     }
@@ -114,8 +114,8 @@ impl MobileConditions {
         })
     }
 
-    /// One link has one carrier: a host that is to ignore it cannot stand beside one
-    /// who does.
+    /// Refuses a signal that contradicts the gateway's. The link has one carrier: if the gateway uses
+    /// it, the MH cannot ignore it, and the other way round.
     pub(super) fn check_beside(&self, gateway: &GatewayConditions) -> Result<(), DocumentError> {
         if !self.is_on() || gateway.scheme.is_without_daemon() {
             return Ok(());
@@ -129,7 +129,7 @@ impl MobileConditions {
         Err(DocumentError::at("signal", problem))
     }
 
-    /// Adds its keys; those beside the scheme only if there is one.
+    /// Adds its keys; without a scheme only `mobile.scheme`.
     pub(super) fn add_to(&self, keys: &mut Keys) {
         keys.add("mobile.scheme", self.scheme.name());
         if self.is_on() {
@@ -139,11 +139,13 @@ impl MobileConditions {
         }
     }
 
-    /// As the machine for the MH's own flows has them, beside this gateway; none: it does nothing.
+    /// The settings of the state machine for the MH's own flows, beside this gateway; none: it has
+    /// nothing to do.
     pub fn settings(&self, gateway: &GatewayConditions) -> Option<MobileHostSettings> {
         let scheme = match self.scheme {
             MobileSchemeChoice::Flows(scheme) => scheme,
-            // A gateway that the daemon knows does more for downloads.
+            // With a gateway that the daemon signals to, the gateway helps downloads better than
+            // `wake`.
             MobileSchemeChoice::Auto if !gateway.receives_signals() => MobileScheme::Wake,
             _ => return None,
         };
@@ -154,7 +156,7 @@ impl MobileConditions {
     }
 
     /// The lines of the daemon's `[mobile]` section, without its interface; none: there is no
-    /// daemon for a scheme.
+    /// scheme.
     pub fn to_lines(&self) -> Option<String> {
         let given = differing(&self.host, &MobileHostSettings::default());
         let scheme = self.scheme.name();

@@ -9,14 +9,14 @@ use toml::{Table, Value};
 
 use holdfast_files::document::{self, DocumentError};
 
-/// Combinations at most.
+/// The largest number of combinations.
 const POINTS_MAX: usize = 100_000;
-/// Tables that a key is in at most, itself counted.
+/// The largest number of parts of a key, with the key itself.
 const KEY_PARTS_MAX: usize = 16;
-/// The table that sweeps themselves are in.
+/// The table of the sweeps themselves.
 const OWN_TABLE: &str = "sweep";
 
-/// What a run is among its scenario's runs: the sweeps' names and values, in order.
+/// The sweeps' names and values, in order: they identify a run in its scenario.
 pub type Parameters = serde_json::Map<String, Json>;
 
 /// One combination.
@@ -26,12 +26,12 @@ pub(super) struct Point {
     pub(super) parameters: Parameters,
     /// `name=value` of each sweep, in their order.
     pub(super) variant: String,
-    /// The document with the values set, and without sweeps.
+    /// The document with the sweeps' values, and without sweeps.
     pub(super) document: Table,
 }
 
 impl Point {
-    /// The point with one more sweep's value; none: that name is taken.
+    /// The point with one more sweep's value; none: there is a sweep of that name already.
     fn with(&self, name: &str, value: &Json) -> Option<Self> {
         let mut point = self.clone();
         let shown = format!("{name}={}", word(value));
@@ -76,7 +76,7 @@ struct Sweeps {
     sweep: Vec<Sweep>,
 }
 
-/// What one value of a sweep sets.
+/// The keys and values that one value of a sweep sets.
 struct Setting {
     shown: Json,
     values: Vec<(String, Value)>,
@@ -88,7 +88,7 @@ impl Setting {
     }
 }
 
-/// All combinations; the document itself if it has no sweeps.
+/// All combinations; without sweeps the document itself.
 pub(super) fn points(document: &Table) -> Result<Vec<Point>, DocumentError> {
     let Sweeps { sweep: sweeps } = document::read(document)?;
     let mut base = document.clone();
@@ -166,7 +166,7 @@ fn settings(sweep: &Sweep) -> Result<Vec<Setting>, DocumentError> {
     let mut names = BTreeSet::new();
     for setting in &settings {
         let word = word(&setting.shown);
-        // Results distinguish runs by it.
+        // Results are distinguished by this value, so it has to be unique.
         if !names.insert(word.clone()) {
             let at = if sweep.key.is_some() {
                 "values"
@@ -184,7 +184,7 @@ fn named(point: &NamedPoint) -> Result<Setting, DocumentError> {
     let keys: BTreeSet<String> = point.set.keys().cloned().collect();
     for key in &keys {
         check_key(key, "set")?;
-        // Which of the two came last would decide.
+        // One key would overwrite the other, depending on their order.
         if let Some(table) = keys
             .iter()
             .find(|other| *other != key && is_within(key, other))
@@ -203,7 +203,7 @@ fn named(point: &NamedPoint) -> Result<Setting, DocumentError> {
     })
 }
 
-/// A key with its tables, none of them nameless, and none of the sweeps' own.
+/// Checks a key with its tables: no part is empty, and it is not in the sweeps' own table.
 fn check_key(key: &str, at: &str) -> Result<(), DocumentError> {
     let mut parts = key.split('.');
     let is_key = key.split('.').count() <= KEY_PARTS_MAX
@@ -219,13 +219,13 @@ fn check_key(key: &str, at: &str) -> Result<(), DocumentError> {
     Err(DocumentError::at(at, problem))
 }
 
-/// The key is the table, or in it.
+/// Whether the key is the table, or in it.
 fn is_within(key: &str, table: &str) -> bool {
     key.strip_prefix(table)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// A sweep sets nothing that one before it sets: it would undo that one's work.
+/// Checks that a sweep sets no key that an earlier sweep sets: it would overwrite the value.
 fn check_apart(keys: &BTreeSet<String>, before: &BTreeSet<String>) -> Result<(), DocumentError> {
     for key in keys {
         let clashes = |other: &&String| is_within(key, other) || is_within(other, key);
@@ -237,11 +237,11 @@ fn check_apart(keys: &BTreeSet<String>, before: &BTreeSet<String>) -> Result<(),
     Ok(())
 }
 
-/// Keys that are no condition of a single run: its own seed stands in its line.
+/// Keys that are not conditions of a run: the run's own seed is in its line.
 const NO_CONDITIONS: [&str; 3] = ["description", "repetitions", "seed"];
 
-/// All keys of a document with their tables, and their values: `wireless.delay_ms`. Lists stay
-/// whole.
+/// All keys of a document with their tables, and their values: `wireless.delay_ms`. Lists are not
+/// split.
 pub(super) fn given(document: &Table) -> Parameters {
     let mut keys = Parameters::new();
     let conditions = document.iter();
@@ -251,7 +251,7 @@ pub(super) fn given(document: &Table) -> Parameters {
     keys
 }
 
-/// Adds a key with its value; of a table each of its keys.
+/// Adds a key with its value; for a table, adds each of its keys.
 pub(super) fn add_given(key: String, value: &Value, keys: &mut Parameters) {
     match value {
         Value::Table(table) => {
@@ -269,7 +269,7 @@ fn to_json(value: &Value) -> Json {
     serde_json::to_value(value).unwrap_or(Json::Null)
 }
 
-/// A value as a variant has it: a text without its quotes.
+/// A value as it is in a variant: a text has no quotes.
 pub fn word(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),

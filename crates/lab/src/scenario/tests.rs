@@ -20,7 +20,7 @@ fn error(more: &str) -> String {
     scenario(more).runs(None).unwrap_err().to_string()
 }
 
-/// All runs with their outages.
+/// All runs, with drawn outages.
 fn drawn(scenario: &Scenario, seed: Option<u64>) -> Vec<Run> {
     let runs = scenario.runs(seed).unwrap();
     runs.iter().map(|run| run.drawn().unwrap()).collect()
@@ -103,7 +103,7 @@ fn a_setting_of_the_uplink_that_a_half_duplex_hop_ignores_is_refused() {
         "{line}"
     );
     assert!(!line.contains('\n'), "{line}");
-    // The downlink's own value, and one that the hop has for both directions.
+    // The downlink's own value, and a value that the hop has for both directions.
     for keys in [
         "half_duplex = true\nuplink = { rate_mbit_per_s = 20 }",
         "half_duplex = true\ndownlink = { rate_mbit_per_s = 5 }",
@@ -398,7 +398,7 @@ fn a_sweep_sets_nothing_that_another_sets() {
     );
     assert!(two("wireless", "wireless.delay_ms").contains("a sweep before it `wireless`"));
     assert!(two("wireless.delay_ms", "wireless").contains("leave one out"));
-    // Neighbours of like names are no clash.
+    // Keys with similar names do not clash.
     assert!(!two("wireless.delay_ms", "wireless.delay").contains("leave one out"));
     let point = r#"
         [[sweep]]
@@ -469,7 +469,7 @@ fn what_the_daemon_would_refuse_the_model_does_not_do_either() {
     );
     let right = "[gateway]\nscheme = \"hold\"\nsilence_min_ms = 10\nflow_cache_bytes_max = 65536";
     assert!(scenario(right).runs(None).is_ok());
-    // On the model the SH of that paper may keep nothing.
+    // On the model the SH of that paper may cache nothing.
     let sh = "[gateway]\nscheme = \"mtcp-2007\"\nflow_cache_bytes_max = 0";
     assert!(scenario(sh).runs(None).is_ok());
 }

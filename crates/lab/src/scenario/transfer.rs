@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `[transfer]`: what is sent.
+//! `[transfer]`: the bytes that are sent, and when.
 
 use holdfast_settings::kind::{As, Count, Number};
 use holdfast_sim::ContentKind;
@@ -87,7 +87,7 @@ fn limit_s() -> f64 {
 }
 
 impl TransferConditions {
-    /// Refuses what cannot be.
+    /// Refuses impossible values.
     pub(super) fn check(&self) -> Result<(), DocumentError> {
         if self.direction == DirectionChoice::Uplink && self.request_bytes > 0 {
             let problem = "an uplink has no request; leave it out, or take downlink";
@@ -106,7 +106,7 @@ impl TransferConditions {
         self.check_requests()
     }
 
-    /// Requests and answers.
+    /// Checks requests and answers.
     fn check_requests(&self) -> Result<(), DocumentError> {
         if self.requests > 1 && self.request_bytes == 0 {
             let problem = "takes request_bytes of 1 or more, on the downlink";

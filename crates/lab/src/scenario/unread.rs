@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keys that no run of a scenario reads: `gateway.mtcp.slow_start` beside `gateway.scheme = "snoop"`, or
-//! `bit_error_effect` without an error rate. The author expects an effect of the key, and the results would
-//! be those without it. A sweep has keys of several runs: one run that reads the key is enough. The tables of
+//! Finds keys that no run of a scenario reads: `gateway.mtcp.slow_start` beside `gateway.scheme = "snoop"`,
+//! or `bit_error_effect` without an error rate. The author expects an effect, and the results would be those
+//! without the key. A sweep sets keys for several runs: one run that reads the key is enough. The tables of
 //! single cells are not searched.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,13 +15,13 @@ use super::gateway::{SchemeChoice, SignalChoice};
 use super::keys::Keys;
 use super::sweep::{Parameters, Point, add_given};
 
-/// A key that is read beside another one alone.
+/// A key that is read only if another key is set.
 struct Companion {
-    /// The key, in the tables of a hop or in none.
+    /// The key's name in a hop's table.
     key: &'static str,
-    /// What has to be set beside it.
+    /// The key that has to be set too.
     beside: &'static str,
-    /// Whether a direction of a hop has that.
+    /// Whether that key is set in a direction of a hop.
     is_there: fn(&LinkSettings) -> bool,
 }
 
@@ -42,24 +42,24 @@ const COMPANIONS: [Companion; 3] = [
         is_there: |link| link.bit_error_rate > 0.0,
     },
 ];
-/// The key of the whole run with a companion, and this one.
+/// The key outside of hops that needs another key, and that other key.
 const RECORD_INTERVAL: [&str; 2] = ["record_interval_ms", "record"];
 /// The keys that describe the gateway's signals.
 const OF_SIGNALS: [&str; 2] = ["gateway.signal_delay_ms", "gateway.warning_ms"];
 
-/// The tables of schemes.
+/// The tables with keys of schemes.
 const TABLES: [&str; 2] = ["gateway", "mobile"];
-/// The tables of hops, and those of directions in them.
+/// The tables of hops, and the tables of directions in them.
 const HOPS: [&str; 2] = ["wired", "wireless"];
 const DIRECTIONS: [&str; 2] = ["downlink", "uplink"];
-/// Keys that stand beside a sweep of schemes, also if none of them reads signals.
+/// Keys that a sweep of schemes may have even if none of its schemes reads signals.
 const SIGNALS: [&str; 2] = ["gateway.signal", "mobile.signal"];
 
-/// The first key that the scenario gives and no run of it reads, with a document that gives it. A value
-/// that changes nothing, because it is the default, is taken.
+/// The first key that the scenario sets and none of its runs reads, with a document that sets it. A default
+/// value changes nothing, and is accepted.
 pub(super) fn first(combinations: &[(Point, Conditions)]) -> Option<(&Table, DocumentError)> {
     let mut read = BTreeSet::new();
-    // Of each key its values, with the first combination that gives it.
+    // For each key its values, each with the first combination that sets it.
     let mut unread: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
     for (number, (point, conditions)) in combinations.iter().enumerate() {
         let mut given = given(&point.document);
@@ -87,7 +87,7 @@ pub(super) fn first(combinations: &[(Point, Conditions)]) -> Option<(&Table, Doc
     })
 }
 
-/// The keys that a document gives to schemes, and those that need another one.
+/// The keys that a document sets for schemes, and those that need another key.
 fn given(document: &Table) -> Parameters {
     let mut keys = Parameters::new();
     for (path, table) in hops(document) {
@@ -108,7 +108,7 @@ fn given(document: &Table) -> Parameters {
     keys
 }
 
-/// The tables of hops and of their directions, with their names.
+/// The tables of hops and of their directions, with their paths.
 fn hops(document: &Table) -> Vec<(String, &Table)> {
     let mut tables = Vec::new();
     for name in HOPS {
@@ -129,7 +129,7 @@ fn has_trace(link: &LinkSettings) -> bool {
     link.rate_trace.is_some() || matches!(link.outages, OutageSettings::Trace { file: Some(_), .. })
 }
 
-/// The keys that these conditions read: those of schemes, and those that need another one.
+/// The keys that these conditions read: keys of schemes, and keys that need another key.
 fn keys(conditions: &Conditions) -> Parameters {
     let mut keys = Keys::default();
     let wired = conditions.wired.iter().map(|hop| (HOPS[0], hop));
@@ -140,7 +140,7 @@ fn keys(conditions: &Conditions) -> Parameters {
             for (direction, is_read) in DIRECTIONS.into_iter().zip(read) {
                 if is_read {
                     keys.add(&format!("{name}.{direction}.{key}"), true);
-                    // One in the hop's own table is of both.
+                    // A key in the hop's own table is for both directions.
                     keys.add(&format!("{name}.{key}"), true);
                 }
             }
@@ -157,7 +157,7 @@ fn keys(conditions: &Conditions) -> Parameters {
     keys.0
 }
 
-/// Whether the conditions are others without the key.
+/// Whether the key changes the conditions.
 fn changes((point, conditions): &(Point, Conditions), key: &str) -> bool {
     let mut without = point.document.clone();
     remove(&mut without, key);
@@ -175,7 +175,7 @@ fn remove(table: &mut Table, key: &str) {
     }
 }
 
-/// What is wrong with the key, and the remedy.
+/// The problem with the key, and the remedy.
 fn problem(key: &str, conditions: &Conditions, combinations: &[(Point, Conditions)]) -> String {
     let of_hops = COMPANIONS.iter().map(|item| [item.key, item.beside]);
     let mut companions = of_hops.chain([RECORD_INTERVAL]);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The conditions in the line of a run: each key that its substrate reads, with its value. So a line
-//! can be read without the scenario, and without the defaults of the program that wrote it.
+//! The conditions in a run's line: each key that its substrate reads, with its value. So a line can
+//! be read without the scenario, and without the defaults of the version that wrote it.
 
 use super::{SubstrateKind, ignored, ignored::Reader, model};
 use crate::scenario::{Parameters, Run};
 
 impl SubstrateKind {
-    /// The conditions that a run's line has, also where its scenario gives no value. Null: there is
-    /// none; of a Linux host's TCP: the kernel's own.
+    /// The conditions in a run's line, also those that its scenario does not set. Null: there is
+    /// none, or, for a Linux host's TCP, the kernel's own value applies.
     pub fn conditions(self, run: &Run) -> Parameters {
         let mut conditions = run.conditions.clone();
         let reader = match self {
@@ -31,7 +31,7 @@ impl SubstrateKind {
     }
 }
 
-/// Each host of the model has a preset, which contains its congestion control.
+/// A preset of the model contains the congestion control, so that key adds nothing.
 fn is_in_preset(key: &str, reader: Reader) -> bool {
     reader == Reader::Model && key.ends_with(".congestion_control")
 }
@@ -119,7 +119,7 @@ mod tests {
         assert!(!model.contains_key("gateway.handoff.kind"));
     }
 
-    /// A document with these conditions; what is null is left out.
+    /// A document with these conditions, without null values.
     fn document_of(conditions: &Parameters) -> Table {
         let mut table = Table::new();
         for (key, value) in conditions {
@@ -127,7 +127,7 @@ mod tests {
             let Some(value) = toml_of(value).filter(|_| !is_empty) else {
                 continue;
             };
-            // The name of a kernel parameter has dots.
+            // The name of a kernel parameter contains dots.
             match key.split_once(".sysctls.") {
                 Some((host, name)) => {
                     let sysctls = Table::from_iter([(name.to_owned(), value)]);
@@ -158,8 +158,8 @@ mod tests {
         })
     }
 
-    /// No scenario can remove what the table below gives: a node that splits has the FH's keys, and
-    /// an uplink its hop's.
+    /// Whether a scenario can have these conditions. It cannot remove what another table sets: a
+    /// splitting node has the FH's keys, and an uplink its hop's.
     fn is_a_scenario(conditions: &Parameters) -> bool {
         let is_null = |key: &str| conditions.get(key).is_none_or(Json::is_null);
         let tables = [
@@ -174,7 +174,7 @@ mod tests {
         })
     }
 
-    /// Runs of each scenario that are tried.
+    /// The number of runs of each scenario that are tried.
     const TRIED: usize = 6;
 
     #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The test of all keys: with another value of a key, each substrate makes something else of a run,
-//! or refuses it. A key that it ignored would give the result of another run. `linux` is `live` in
+//! The test of all keys: if a key gets another value, each substrate has to change the run, or to
+//! refuse it. If it ignored the key, the result would be that of another run. `linux` is `live` in
 //! a virtual kernel.
 
 use std::collections::BTreeSet;
@@ -13,9 +13,9 @@ use toml::{Table, Value};
 use super::{ExecutionSettings, SubstrateKind, live, model};
 use crate::scenario::{Conditions, Run, Scenario};
 
-/// For each key: another valid value, and the key with its value that lets a run read this one.
+/// For each key: another valid value, and another key with a value that makes runs read this key.
 /// `LINK.` stands for each direction of each hop, `HOST.` for each host. A table with a dot at its
-/// end stands for each key in it, which takes its value with the others.
+/// end stands for each of its keys, which are set together.
 const EXAMPLES: &[(&str, &str, &str)] = &[
     ("record", "['cwnd', 'queue']", ""),
     ("record_interval_ms", "50", "record = ['cwnd']"),
@@ -190,21 +190,21 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("HOST.sysctls.net.ipv4.tcp_slow_start_after_idle", "'1'", ""),
 ];
 
-/// A substrate, a key, and in which runs the substrate does not read it.
+/// A substrate, a key, and the runs in which the substrate does not read the key.
 type Taken = (SubstrateKind, &'static str, fn(&Conditions) -> bool);
 
-/// What a substrate takes although it does not read it.
+/// Keys that a substrate accepts although it does not read them.
 const TAKEN: &[Taken] = &[
-    // It describes a file that is read in one way.
+    // It describes the format of a file, which the substrate reads in one way only.
     (SubstrateKind::Model, "LINK.trace_format", |_| true),
-    // One signal stands beside a sweep of schemes.
+    // One signal may be set beside a sweep of schemes.
     (SubstrateKind::Model, "gateway.signal", |conditions| {
         conditions.gateway.scheme.is_without_daemon()
     }),
     (SubstrateKind::Live, "gateway.signal", |conditions| {
         conditions.gateway.scheme.is_without_daemon() && conditions.mobile.is_on()
     }),
-    // A preset and what stands for it on Linux are one host.
+    // A preset, and the keys that replace it on Linux, describe one host.
     (
         SubstrateKind::Model,
         "HOST.congestion_control",
@@ -215,12 +215,12 @@ const TAKEN: &[Taken] = &[
     }),
 ];
 
-/// What all runs have.
+/// The settings of all runs.
 const BASE: &str = "[transfer]\nbytes = 100_000\n[wireless]\ndelay_ms = 20\n\
     outages = { kind = 'list', list = [{ at_s = 1, for_s = 1 }] }\n\
     [[cross_traffic]]\nover = 'wireless'\nrate_mbit_per_s = 0.5\n";
 
-/// A value as it stands in a document.
+/// A value as it is in a document.
 fn value(text: &str) -> Value {
     let mut table: Table = format!("value = {text}").parse().expect(text);
     table.remove("value").expect(text)
@@ -234,7 +234,7 @@ fn set(document: &mut Table, key: &str, to: Value) {
         stream.insert(own.to_owned(), to);
         return;
     }
-    // The name of a kernel parameter has dots.
+    // The name of a kernel parameter contains dots.
     let (key, to) = match key.split_once(".sysctls.") {
         Some((host, name)) => (
             format!("{host}.sysctls"),
@@ -255,7 +255,7 @@ fn with(settings: &[&str]) -> Table {
     document
 }
 
-/// Runs of each kind: on these settings it depends which keys a run has, and which are read.
+/// Runs of each kind: they differ in which keys a run has, and which keys are read.
 fn documents() -> Vec<Table> {
     let gateways =
         "none hold auto mtcp-plus mtcp mtcp-2007 snoop keep haproxy split ebsn".split(' ');
@@ -300,7 +300,7 @@ fn documents() -> Vec<Table> {
     documents
 }
 
-/// The tables whose keys stand in the examples under one name.
+/// The tables whose keys have one name in the examples.
 const TABLES: [(&str, &str); 7] = [
     ("fh.", "HOST."),
     ("mh.", "HOST."),
@@ -320,7 +320,7 @@ struct Example {
     /// The key that gets the value.
     key: String,
     value: Value,
-    /// The setting beside it.
+    /// The setting that has to be made beside it.
     beside: Option<(String, Value)>,
 }
 
@@ -351,7 +351,7 @@ impl Example {
     }
 }
 
-/// The keys of a run's line; of the first stream of cross traffic each of its own.
+/// The keys of a run's line. The first stream of cross traffic has each of its keys.
 fn keys(run: &Run) -> Vec<String> {
     let complete = run.conditions.complete();
     let keys = complete.iter().flat_map(|(key, value)| match &value[0] {
@@ -371,7 +371,7 @@ fn run(folder: &Path, document: &Table) -> Option<Run> {
     Some(scenario.runs(None).ok()?.remove(0))
 }
 
-/// The run and what the substrate makes of it; none: there is no run, or the substrate refuses it.
+/// The run, and how the substrate sets it up; none: there is no run, or the substrate refuses it.
 fn made(kind: SubstrateKind, run: Option<Run>) -> Option<(Run, String)> {
     let run = run?;
     if kind.refusal(&run).is_some() {
@@ -399,7 +399,7 @@ fn changed(document: &Table, key: &str, to: &Value) -> Table {
     changed
 }
 
-/// The keys of a document's run that `kind` takes and ignores, and those without an example.
+/// The keys of a document's run that `kind` accepts and ignores, and the keys without an example.
 fn wrong(
     kind: SubstrateKind,
     (folder, document): (&Path, &Table),
@@ -423,7 +423,7 @@ fn wrong(
             None => (&bare, document),
         };
         let document = changed(document, &example.key, &example.value);
-        // With the value that it has anyway a run asks for nothing.
+        // A key with the value that it already has changes nothing.
         let is_same = |run: &Run| {
             let has = kind.conditions(without);
             let wanted = serde_json::to_value(&example.value).unwrap();
@@ -461,7 +461,7 @@ fn a_key_of_a_scheme_that_no_run_has_is_refused() {
         let read = keys(&bare);
         let of_schemes = EXAMPLES.iter().filter(|(key, ..)| {
             let is_of_scheme = key.starts_with("gateway.") || key.starts_with("mobile.");
-            // A signal may stand beside a sweep of schemes.
+            // A signal may be set beside a sweep of schemes.
             is_of_scheme && *key != "mobile.signal" && !read.iter().any(|own| own == key)
         });
         for (key, to, _) in of_schemes {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Keys that a substrate does not read. A run that gives one of them is refused, because its
-//! result would be that of another run.
+//! Keys that a substrate does not read. A run that sets such a key is refused, because its result
+//! would be that of a run without the key.
 
 use serde_json::{Value as Json, json};
 
@@ -8,7 +8,7 @@ use super::{Lacking, Refusal};
 use crate::results::same;
 use crate::scenario::{Conditions, DirectionChoice, Run, word};
 
-/// Where hosts and daemons come from.
+/// The program that reads the keys of hosts and daemons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
     /// The simulator: `model`.
@@ -17,25 +17,26 @@ pub(super) enum Reader {
     Kernel,
 }
 
-/// A key and who does not read it.
+/// A key that a reader ignores.
 struct Ignored {
-    /// Who does not read it; none: neither does.
+    /// The reader that ignores it; none: all readers ignore it.
     reader: Option<Reader>,
-    /// Without [`HOST`] for a key of hosts.
+    /// The key's name; for a key of hosts it begins with [`HOST`].
     key: &'static str,
-    /// Values that ask for nothing.
+    /// Values that are accepted, because they have no effect.
     neutral: fn() -> Vec<Json>,
-    /// Keys of the same host that mean the same for this reader: beside one of them it is taken.
+    /// Keys of the same host with the same meaning for this reader: if one of them is set, this key
+    /// is accepted.
     beside: &'static [&'static str],
-    /// The runs that do not read it; none: no run does.
+    /// The condition under which a run does not read it; none: no run reads it.
     only: Option<fn(&Conditions) -> bool>,
     lacks: Lacking,
     remedy: &'static str,
 }
 
-/// The tables of hosts: a key of `hosts.` stands for both.
+/// The prefix of keys of hosts: it stands for each of [`HOSTS`].
 const HOST: &str = "HOST.";
-/// Their names.
+/// The tables of hosts.
 const HOSTS: [&str; 3] = ["hosts.", "fh.", "mh."];
 
 const NOTHING: fn() -> Vec<Json> = Vec::new;
@@ -43,11 +44,11 @@ const FALSE: fn() -> Vec<Json> = || vec![json!(false)];
 const ZERO: fn() -> Vec<Json> = || vec![json!(0)];
 const ONE: fn() -> Vec<Json> = || vec![json!(1)];
 const NO_HANDOFF: fn() -> Vec<Json> = || vec![json!("nothing")];
-/// What else can be done.
+/// The usual remedy.
 const REMOVE: &str = "remove it";
 
-/// All of them. What needs another kind of hosts (`cubic`) is refused by `refusal` of each substrate.
-/// A test of all keys (`each_key`) finds what is not here.
+/// All ignored keys. The functions `refusal` of the substrates refuse values that need other hosts
+/// (`cubic`). A test of all keys (`each_key`) finds keys that are missing here.
 const IGNORED: [Ignored; 28] = [
     kernel(
         "HOST.preset",
@@ -56,7 +57,7 @@ const IGNORED: [Ignored; 28] = [
         "set HOST.congestion_control beside it",
     ),
     kernel("HOST.m_tcp", FALSE, &[], REMOVE),
-    // Before the key of any host: the model does not read it either.
+    // It comes before the key of any host, which the model does not read either.
     neither(
         "fh.on_handoff",
         NO_HANDOFF,
@@ -123,7 +124,7 @@ const fn kernel(
     }
 }
 
-/// A key of the model's gateway: other runs of the scenario may do without it.
+/// A key of the model's gateway: the scenario's other runs may not need it.
 const fn of_gateway(key: &'static str, neutral: fn() -> Vec<Json>) -> Ignored {
     Ignored {
         lacks: Lacking::Setting,
@@ -151,7 +152,7 @@ const fn neither(key: &'static str, neutral: fn() -> Vec<Json>, remedy: &'static
     }
 }
 
-/// A key of the MH's sender: it is for nothing while the MH sends no data.
+/// A key of the MH's sender: it has no effect if the MH sends no data.
 const fn of_sending_mh(key: &'static str, neutral: fn() -> Vec<Json>) -> Ignored {
     Ignored {
         only: Some(|conditions| {
@@ -183,7 +184,7 @@ impl Reader {
     }
 }
 
-/// Why `run` is refused by `reader`: the first key that it gives and `reader` does not read.
+/// Why `reader` refuses `run`: the first key that the run sets and `reader` ignores.
 pub(super) fn refusal(run: &Run, reader: Reader) -> Option<Refusal> {
     let mut of_reader = IGNORED
         .iter()
@@ -191,7 +192,7 @@ pub(super) fn refusal(run: &Run, reader: Reader) -> Option<Refusal> {
     of_reader.find_map(|item| item.refusal(run, reader))
 }
 
-/// Whether `reader` reads the key of a line in no run.
+/// Whether no run on `reader` reads this key of a line.
 pub(super) fn is_ignored(key: &str, reader: Reader) -> bool {
     let is_within = |key: &str, name: &str| {
         let rest = key.strip_prefix(name);
@@ -219,7 +220,7 @@ impl Ignored {
             let (key, value) = given(run, self.key, reader)?;
             return self.refused("", key, value);
         };
-        // The host's own key wins over that of both.
+        // The host's own key overrides that of both hosts.
         ["fh.", "mh."].into_iter().find_map(|host| {
             let (table, key, value) = host_key(run, host, own, reader)?;
             let is_beside = |beside: &&str| host_key(run, host, beside, reader).is_some();
@@ -248,7 +249,8 @@ impl Ignored {
     }
 }
 
-/// A host's key as given: its table, its whole name and its value; of a table the first key in it.
+/// A host's key as the run sets it: its table, its whole name and its value. For a table it is the
+/// first key in it.
 fn host_key(
     run: &Run,
     host: &'static str,
@@ -262,7 +264,7 @@ fn host_key(
     })
 }
 
-/// The key, or the first one in its table, with its value.
+/// The key with its value; for a table it is the first key in it.
 fn given<'a>(run: &'a Run, name: &str, reader: Reader) -> Option<(&'a str, &'a Json)> {
     let is_within = |key: &str| {
         let rest = key.strip_prefix(name);
@@ -307,7 +309,7 @@ mod tests {
         kind.refusal(&run(more)).map(|refusal| refusal.why)
     }
 
-    /// For each key of the table: a scenario that gives it.
+    /// For each key of the table: a scenario that sets it.
     const GIVEN: [(&str, &str); 28] = [
         ("hosts.preset", "[hosts]\npreset = \"new-reno\""),
         ("mh.m_tcp", "[mh]\nm_tcp = true"),
@@ -458,7 +460,7 @@ mod tests {
             );
             let refusal = SubstrateKind::Model.refusal(&run(&text(""))).unwrap();
             assert_eq!((refusal.lacks, refusal.why), (Lacking::Setting, line));
-            // A request is data of the MH.
+            // The MH's request is data of the MH.
             for taken in ["direction = \"uplink\"", "request_bytes = 9"] {
                 assert_eq!(why(SubstrateKind::Model, &text(taken)), None, "{taken}");
             }
@@ -493,7 +495,7 @@ mod tests {
                 assert_eq!(why(kind, &both), None, "{both}");
             }
         }
-        // Of one host alone.
+        // The FH has a key that replaces the preset, the MH has none.
         let text = "[hosts]\npreset = \"reno43bsd\"\n[fh]\ncongestion_control = \"cubic\"";
         let line = why(SubstrateKind::Linux, text).unwrap();
         assert!(

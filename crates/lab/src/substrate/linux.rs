@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `linux`: what `live` does, inside of a virtual kernel, in virtual time. The program
-//! inside is our own again; its result is a line of JSON.
+//! `linux`: executes a run as `live` does, but in a virtual kernel, in virtual time. The program
+//! inside is our own binary again; its result is a line of JSON.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use crate::results::ResultLine;
 use crate::scenario::{Run, SCENARIO_BYTES_MAX, TRACES_VARIABLE};
 use crate::virtual_kernel::{Job, VirtualKernel};
 
-/// Where the line inside is written, in the job's folder.
+/// The file in the job's folder to which the program inside writes its line.
 const RESULT_FILE: &str = "result.jsonl";
-/// The scenario, in the job's folder.
+/// The scenario's file in the job's folder.
 const SCENARIO_FILE: &str = "scenario.toml";
-/// The folder of packets in it.
+/// The folder for packet files in the job's folder.
 const PACKETS_FOLDER: &str = "packets";
 /// Memory of the programs inside, in MiB.
 const MEMORY_MIB: u32 = 512;
-/// Real time that a run may take for each second of virtual time: at its slowest a
-/// virtual kernel is a few times slower than real.
+/// Limit of the real time for each second of virtual time: a virtual kernel may be a few times
+/// slower than real time.
 const WALL_PER_VIRTUAL: f64 = 20.0;
-/// And to boot.
+/// Limit of the real time for booting.
 const WALL_BOOT: Duration = Duration::from_secs(120);
 
 /// Executes one run.
@@ -52,8 +52,8 @@ pub(super) fn execute(
     }
     job.limit =
         WALL_BOOT + Duration::from_secs_f64(run.conditions.transfer.limit_s * WALL_PER_VIRTUAL);
-    // Inside there is another /tmp: the scenario goes along, unless it names traces by its
-    // own path.
+    // /tmp inside is another one, so the scenario is copied into the job's folder. A scenario that
+    // names traces stays in its folder: their paths are relative to it.
     let scenario = if run.conditions.names_traces() && run.origin.file.exists() {
         std::path::absolute(&run.origin.file)?
     } else {
@@ -79,12 +79,12 @@ pub(super) fn execute(
     Ok(line)
 }
 
-/// Takes the file of packets of one part over, if the run has that part.
+/// Copies the packet file of one part, if the run has that part.
 fn collect_trace(run: &Run, packets: &Path, part: &str, pcap: &Path) -> anyhow::Result<()> {
     let entries = fs::read_dir(packets).context("the run inside left no packets")?;
     for entry in entries {
         let path = entry?.path();
-        // The scenario may have another name inside.
+        // The scenario may have another name inside, and the file's name too.
         if path.to_string_lossy().ends_with(&format!("-{part}.pcapng")) {
             let own = pcap.join(trace_name(run, SubstrateKind::Linux, part));
             fs::copy(&path, &own)
@@ -94,8 +94,8 @@ fn collect_trace(run: &Run, packets: &Path, part: &str, pcap: &Path) -> anyhow::
     Ok(())
 }
 
-/// What makes the program inside carry out this run and no other. Its current folder is
-/// the job's.
+/// The arguments with which the program inside executes exactly this run. Its current folder is the
+/// job's.
 fn arguments(run: &Run, scenario: &Path, packets: bool) -> anyhow::Result<Vec<String>> {
     let scenario = scenario
         .to_str()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `live`: the lab's endpoints, the gateway and the links in network namespaces of the
-//! running kernel, by the wall clock.
+//! `live`: the lab's endpoints, the gateway and the links in network namespaces of the running
+//! kernel, in real time.
 
 mod lccwe;
 mod line;
@@ -35,16 +35,15 @@ use crate::transfer::{
     Application, Measurement, Middle, PreparedTransfer, TransferSettings, TransferWatch,
 };
 
-/// Payload of a segment over 1500 octets without options.
+/// The MSS without options, on a link for packets of 1500 octets.
 const MSS_DEFAULT: u16 = 1460;
-/// The seed of what is served: the bytes do not matter, only that no two parts of them
-/// are alike.
+/// The seed of the content. Any seed will do: only no two parts of the content may be equal.
 const CONTENT_SEED: u64 = 1;
 
-/// Where the kernel's parameters are.
+/// The folder of the kernel's parameters.
 const SYSCTLS: &str = "/proc/sys";
 
-/// What real hosts cannot do here, besides the keys that they would ignore.
+/// What real hosts cannot execute, besides keys that they ignore.
 pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
     if conditions.gateway.engine.flow_cache_bytes_max == 0 {
         let why = "gateway.flow_cache_bytes_max: got 0, which the daemon does not take";
@@ -97,7 +96,7 @@ pub(super) fn execute(
     Ok(line)
 }
 
-/// Executes it, and reports handoffs to the MH's congestion control meanwhile.
+/// Executes the transfer, and meanwhile reports handoffs to the MH's congestion control.
 fn measure(
     run: &Run,
     prepared: PreparedTransfer,
@@ -124,7 +123,7 @@ fn measure(
     })
 }
 
-/// The kernel refuses what it has not with an errno: adds the key that asked for it.
+/// The kernel refuses what it lacks with an errno: adds the scenario's key to the error.
 fn explained(error: anyhow::Error, conditions: &Conditions) -> anyhow::Error {
     let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
     let why = hosts
@@ -136,7 +135,7 @@ fn explained(error: anyhow::Error, conditions: &Conditions) -> anyhow::Error {
     }
 }
 
-/// What a host asks for and the running kernel has not.
+/// The key of a host that the running kernel cannot satisfy.
 fn unknown_here(name: &str, host: &HostConditions) -> Option<String> {
     let wanted = host.congestion_control();
     if wanted == NAME {
@@ -219,15 +218,15 @@ fn carrier_follows(conditions: &Conditions) -> bool {
     }
     match gateway.signal {
         SignalChoice::Carrier | SignalChoice::Both => !gateway.scheme.is_without_daemon(),
-        // Its daemon has nothing to report if it does not see the link's carrier; and the link is
-        // the same for those it is compared with.
+        // The MH's daemon can only report link states that it sees by the carrier. Plain runs get
+        // the same link, so that both can be compared.
         SignalChoice::Mobile => true,
         SignalChoice::None => false,
     }
 }
 
-/// Whether it is the MH's device alone. Without a daemon on the gateway its device stays as it
-/// is without a scheme: one without a carrier would lose what an outage that keeps packets keeps.
+/// Whether only the MH's device loses its carrier. Without a daemon on the gateway the gateway's
+/// device keeps it: without a carrier it would drop packets that the outage only delays.
 fn carrier_of_mh_alone(conditions: &Conditions) -> bool {
     let gateway = &conditions.gateway;
     if conditions.mobile.is_on() {
@@ -236,7 +235,7 @@ fn carrier_of_mh_alone(conditions: &Conditions) -> bool {
     gateway.signal == SignalChoice::Mobile
 }
 
-/// What the MH's daemon does for its own flows; none: nothing.
+/// The MH's daemon for its own flows; none: there is none.
 fn own_flows(conditions: &Conditions) -> Option<OwnFlows> {
     let mobile = &conditions.mobile;
     let settings = mobile.to_lines()?;
@@ -251,7 +250,7 @@ fn own_flows(conditions: &Conditions) -> Option<OwnFlows> {
     })
 }
 
-/// What the endpoints do.
+/// The exchange of the endpoints.
 fn exchange(conditions: &Conditions) -> Exchange {
     let transfer = &conditions.transfer;
     Exchange {
@@ -271,8 +270,8 @@ fn exchange(conditions: &Conditions) -> Exchange {
     }
 }
 
-/// The lesser of both hosts': a sender keeps to what the other end advertises, and a
-/// Linux route's `advmss` is that alone.
+/// The lesser MSS of both hosts: a sender obeys what the other end advertises, and `advmss` of a
+/// Linux route only sets what is advertised.
 fn mss(conditions: &Conditions) -> Option<u16> {
     let both = [conditions.fh.mss, conditions.mh.mss];
     both.into_iter().flatten().min()
@@ -293,7 +292,7 @@ fn middle(gateway: &GatewayConditions) -> Middle {
     }
 }
 
-/// A hop as `holdfast link` takes it.
+/// A hop with the settings of `holdfast link`.
 fn link(hop: &HopConditions, seed: u64) -> EmulatedLink {
     let (mut downlink, mut uplink) = (hop.downlink.clone(), hop.uplink.clone());
     let mut shared = OutageSettings::None;
@@ -302,7 +301,8 @@ fn link(hop: &HopConditions, seed: u64) -> EmulatedLink {
         uplink.outages = OutageSettings::None;
     }
     if hop.half_duplex {
-        // The medium is the downlink's, and the link refuses anything else for the uplink.
+        // Both directions share the downlink's medium; the link refuses other settings for the
+        // uplink.
         uplink = downlink.clone();
     }
     EmulatedLink {
@@ -310,7 +310,7 @@ fn link(hop: &HopConditions, seed: u64) -> EmulatedLink {
         outage_effect: hop.outage_effect(),
         seed,
         description: Some(Box::new(LinkFile {
-            // A flag gives it: a number in TOML has 63 bits.
+            // The seed is given by a flag: an integer in TOML has 63 bits only.
             seed: None,
             outage_effect: None,
             half_duplex: hop.half_duplex,
@@ -374,7 +374,7 @@ mod tests {
         };
         let wake = "[mobile]\nscheme = \"wake\"\n";
         let hold = "[gateway]\nscheme = \"hold\"\n";
-        // The gateway's device, the MH's.
+        // Whether the gateway's device and the MH's device lose their carrier.
         assert_eq!(get(""), (false, false));
         assert_eq!(get(wake), (false, true));
         assert_eq!(get(hold), (true, true));

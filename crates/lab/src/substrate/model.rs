@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `model`: the simulator. Virtual time, the same to the bit on every machine.
+//! `model`: the simulator. It has virtual time, and the same results to the bit on every machine.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ mod watcher;
 
 pub(super) use host::in_full;
 
-/// Times closer than this are one, which was rounded to nanoseconds.
+/// Times that differ by less are equal: they were rounded to nanoseconds.
 const SAME_MOMENT_S: f64 = 1e-6;
 
 /// The hop between FH and gateway.
@@ -41,7 +41,7 @@ const WIRED: usize = 0;
 /// The hop between gateway and MH.
 const WIRELESS: usize = 1;
 
-/// What the simulator has not, besides the keys that it would ignore.
+/// What the simulator lacks, besides keys that it ignores.
 pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
     let schemes = [
         ("gateway", conditions.gateway.scheme.name()),
@@ -92,7 +92,7 @@ pub(super) fn execute(
     Ok(line)
 }
 
-/// When handoffs of the MH begin and end: its moves, or what its only link does.
+/// The begin and end of the MH's handoffs: its moves, or with one cell the link's outages.
 fn handoffs(conditions: &Conditions) -> Vec<[Instant; 2]> {
     let at = |s: f64| Instant::ZERO + seconds(s);
     if conditions.cells.len() > 1 {
@@ -149,7 +149,7 @@ pub(super) fn experiment(run: &Run) -> anyhow::Result<Experiment> {
     Ok(experiment)
 }
 
-/// The cells besides the first, and the moves; none: there is one cell.
+/// The cells after the first, and the moves; none: there is only one cell.
 fn roaming(conditions: &Conditions) -> anyhow::Result<Option<Roaming>> {
     let Some((_, others)) = conditions
         .cells
@@ -168,7 +168,8 @@ fn roaming(conditions: &Conditions) -> anyhow::Result<Option<Roaming>> {
     });
     Ok(Some(Roaming {
         others: others.iter().map(hop).collect::<anyhow::Result<_>>()?,
-        // As fast as can be, like a bridge inside of one machine.
+        // The wires between router and base stations: as fast as possible, like a bridge within a
+        // machine.
         lan: LinkSettings::default().plan()?,
         moves: moves.collect(),
         handoff: handoff.is_on().then(|| handoff.settings()),
@@ -226,7 +227,7 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
         sending.mss.min(receiving.mss),
         sending.timestamps && receiving.timestamps,
     );
-    // What ran: without a preset it is not the RFC's Reno.
+    // The preset that ran: the default is not the RFC's Reno.
     let preset = conditions.sender().model_preset();
     let name = preset.unwrap_or(PRESET_DEFAULT).name();
     let first = sent.sender.data_segments - sent.sender.data_segments_repeated;
@@ -276,7 +277,8 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
     Ok(line)
 }
 
-/// What the gateway's compression left; none: it compressed nothing.
+/// Compressed size in percent of the payload that the gateway made smaller; none: it compressed
+/// nothing.
 fn compressed_to_percent(counters: &[(&str, u64)]) -> Option<f64> {
     let count = |wanted: &str| {
         let found = counters.iter().find(|(name, _)| *name == wanted);
@@ -286,7 +288,7 @@ fn compressed_to_percent(counters: &[(&str, u64)]) -> Option<f64> {
     Some(count("compressed_to_bytes")? * 100.0 / from)
 }
 
-/// One of its ends gave up, or was reset.
+/// Whether one of the ends gave up, or was reset.
 fn has_died(sent: &TransferOutcome) -> bool {
     let died = |ending: &Ending| matches!(ending, Ending::GaveUp | Ending::Reset);
     sent.endings.iter().any(died)
@@ -312,7 +314,7 @@ fn between_s(conditions: &Conditions, sent: &TransferOutcome, ended_at: Instant)
     [begin_s, end_s]
 }
 
-/// What followed the outages of the wireless hop, in the bytes' direction, by the rule of all
+/// The stalls after the outages of the wireless hop, in the bytes' direction, by the rule of all
 /// substrates.
 fn stalls_s(
     conditions: &Conditions,
@@ -323,7 +325,7 @@ fn stalls_s(
         .wireless
         .outages_of(conditions.transfer.direction);
     stall::stalls_s(outages, between_s, |up_s, _| {
-        // The simulator ends a stall at the next outage itself.
+        // The simulator ends a stall at the next outage by itself.
         let after = |stall: &Stall| stall.link_up_at.as_secs_f64() > up_s - SAME_MOMENT_S;
         let index = sent.stalls.partition_point(|stall| !after(stall));
         let stall = sent.stalls.get(index).filter(|stall| stall.ended)?;
@@ -387,8 +389,8 @@ mod tests {
         assert_eq!(compressed_to_percent(&[]), None);
     }
 
-    /// "Independent bursts of 6 packets", "of 32 packets" (Brown and Singh, 1997, 6.1), over
-    /// the wired hop of its far sender, with its cross traffic: the share that is lost.
+    /// The share of lost bursts: "independent bursts of 6 packets", "of 32 packets" (Brown and
+    /// Singh, 1997, 6.1), over the wired hop of the far sender, with its cross traffic.
     fn burst_loss(packets: u64) -> f64 {
         const BURSTS: u64 = 1500;
         const APART_S: u64 = 2;
@@ -401,7 +403,7 @@ mod tests {
             .unwrap();
         far.conditions.transfer.limit_s = ((BURSTS + 1) * APART_S) as f64;
         let mut experiment = experiment(&far.drawn().unwrap()).unwrap();
-        // Nothing but the bursts, until the end.
+        // The transfer does not begin: there are only the bursts.
         experiment.transfers[0].start = experiment.limit;
         let others = experiment.cross_traffic.len();
         let packet_bytes = 552;
@@ -468,7 +470,7 @@ mod tests {
         let [Some(first_s)] = link.first_packet_s[..] else {
             panic!("one outage in the transfer: {link:?}");
         };
-        // The FH's first retransmission, and the link's delay.
+        // The time until the FH's first retransmission, and the link's delay.
         assert!(first_s >= 0.02 && first_s <= stall_s, "{first_s} {stall_s}");
     }
 
@@ -511,7 +513,7 @@ mod tests {
         let line = line_of(&text(""));
         let expected = line.transfer_s.unwrap() - 1.0;
         assert!((capacity_s(&line) - expected).abs() < 1e-5, "{line:?}");
-        // It begins in an outage, and is not in time.
+        // It begins in an outage, and does not end in time.
         let line = line_of(
             &text("bytes = 9_000_000\nstart_s = 1.5\nlimit_s = 20").replacen(
                 "bytes = 4_000_000\n",

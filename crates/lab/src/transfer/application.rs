@@ -21,7 +21,7 @@ use crate::endpoint::pair::EndpointPair;
 use crate::endpoint::{EndpointStart, FlowResult};
 use crate::quic::QuicStream;
 
-/// Where the FH listens for a stream.
+/// The port at which the FH listens for a stream.
 const STREAM_PORT: u16 = 4433;
 
 /// Both ends of a transfer, ready to begin.
@@ -33,7 +33,7 @@ pub(super) enum ReadyApplication {
 }
 
 impl ReadyApplication {
-    /// Starts what has to listen.
+    /// Starts the programs that listen.
     pub(super) fn prepare(
         settings: &TransferSettings,
         topology: &Topology,
@@ -53,8 +53,8 @@ impl ReadyApplication {
         })
     }
 
-    /// Executes the transfer: it begins at the second of `times`, and ends at the latest
-    /// [`TransferSettings::limit`] after the first one, both CLOCK_MONOTONIC.
+    /// Executes the transfer. `times` are the links' start and the transfer's begin,
+    /// CLOCK_MONOTONIC. The limit [`TransferSettings::limit`] counts from the first.
     pub(super) fn run(
         self,
         settings: &TransferSettings,
@@ -106,7 +106,7 @@ impl ReadyApplication {
     }
 }
 
-/// Several connections at once.
+/// Runs several connections at the same time.
 fn run_pairs(
     pairs: Vec<EndpointPair>,
     start: EndpointStart,
@@ -124,7 +124,7 @@ fn run_pairs(
     })
 }
 
-/// curl.
+/// Downloads the file with curl.
 fn download(
     topology: &Topology,
     limit: Duration,
@@ -152,7 +152,7 @@ fn download(
     })
 }
 
-/// One stream by TCP, between the FH's socket and the MH's.
+/// Sends one stream by TCP, between the FH's socket and the MH's.
 fn run_tcp(
     stream: &Stream,
     [at_fh, at_mh]: [TcpStream; 2],
@@ -160,7 +160,7 @@ fn run_tcp(
     watch: &DownloadWatch,
     stop: &StopFlag,
 ) -> anyhow::Result<FlowResult> {
-    // An outage may be long.
+    // The sockets have no time limits: an outage may be long.
     let without_limits = |end: &TcpStream| -> io::Result<TcpStream> {
         end.set_read_timeout(None)?;
         end.set_write_timeout(None)?;
@@ -176,7 +176,7 @@ fn run_tcp(
         Ok(flow.is_finished().then_some(()))
     });
     for end in ends {
-        // An error: it has ended already.
+        // An error: the connection has ended already.
         let _ = end.shutdown(Shutdown::Both);
     }
     stop.check()?;

@@ -12,10 +12,10 @@ use holdfast_testbed::topology::{Cell, Topology, TopologySettings, Wireless};
 
 use super::{Middle, TransferSettings};
 
-/// How long the MH may take until its base station knows it.
+/// The longest time until the MH's base station knows it.
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
-/// The namespaces and links that a transfer asks for.
+/// The namespaces and links that a transfer needs.
 pub(super) fn topology(settings: &TransferSettings) -> TopologySettings {
     let (first, others) = match settings.cells.split_first() {
         Some((first, others)) => (first, others.to_vec()),
@@ -31,8 +31,7 @@ pub(super) fn topology(settings: &TransferSettings) -> TopologySettings {
     }
 }
 
-/// Starts a gateway in each cell and the mobile's daemon, as far as the transfer asks for
-/// them.
+/// Starts a gateway in each cell and the mobile's daemon, if the transfer needs them.
 pub(super) fn daemons(
     settings: &TransferSettings,
     topology: &Topology,
@@ -63,7 +62,7 @@ pub(super) fn daemons(
     Ok((gateways, mobile))
 }
 
-/// The gateway of each cell.
+/// Starts the gateway of each cell.
 fn gateways(
     scheme: &str,
     key: Option<&Path>,
@@ -98,7 +97,7 @@ fn gateways(
     topology.cells.iter().enumerate().map(start).collect()
 }
 
-/// The mobile's daemon, for a gateway, for own flows, or for both.
+/// Starts the mobile's daemon: for a gateway, for own flows, or for both.
 fn mobile(
     key: Option<&Path>,
     settings: &TransferSettings,

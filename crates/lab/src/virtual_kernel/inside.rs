@@ -19,17 +19,17 @@ use rustix::system::{RebootCommand, reboot, sethostname};
 
 use super::exchange::{REPLY_FILE, REQUEST_FILE, Reply, Request, STDERR_FILE, STDOUT_FILE};
 
-/// Where the job's folder is.
+/// The mount point of the job's folder.
 const JOB: &str = "/run/job";
-/// The same, as the virtual kernel's process on the host finds it.
+/// The job's folder, by the path that the virtual kernel's process on the host uses.
 const JOB_ON_HOST: &CStr = c"/proc/self/cwd";
-/// Where the command's current folder is, if it is not the job's.
+/// The mount point of the command's current folder, if it is not the job's.
 const FOLDER: &str = "/run/folder";
-/// The same, as the virtual kernel's process on the host finds it.
+/// The current folder, by the path that the virtual kernel's process on the host uses.
 const FOLDER_ON_HOST: &CStr = c"/proc/self/cwd/virtual-folder";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Does all of it; returns only with the error that prevents it.
+/// Runs the whole job; returns only if an error prevents that.
 pub fn be_init() -> anyhow::Result<Infallible> {
     ensure!(
         std::process::id() == 1,
@@ -42,7 +42,7 @@ pub fn be_init() -> anyhow::Result<Infallible> {
             ..Reply::default()
         });
     if let Some(error) = &reply.error {
-        // To the console as well: there may be no folder.
+        // Also on the console: the folder for the reply may be missing.
         eprintln!("{error}");
     }
     let written = serde_json::to_vec(&reply)
@@ -53,13 +53,13 @@ pub fn be_init() -> anyhow::Result<Infallible> {
     }
     rustix::fs::sync();
     reboot(RebootCommand::PowerOff)?;
-    // The kernel ends as soon as it has ended its devices.
+    // The kernel ends as soon as it has shut down its devices.
     loop {
         std::thread::park();
     }
 }
 
-/// File systems, loopback device, name.
+/// Sets up file systems, the loopback device and the host name.
 fn furnish() -> anyhow::Result<()> {
     mount_at("proc", "/proc", None)?;
     mount_at("sysfs", "/sys", None)?;
@@ -81,7 +81,7 @@ fn furnish() -> anyhow::Result<()> {
         fs::create_dir_all(folder)?;
     }
     mount_at("hostfs", JOB, Some(JOB_ON_HOST))?;
-    // The host's, and what is written to it is ours alone.
+    // Shows the host's /tmp; what is written to it stays inside.
     let layers = c"lowerdir=/tmp,upperdir=/run/tmp/upper,workdir=/run/tmp/work";
     mount_at("overlay", "/tmp", Some(layers))?;
     sethostname(b"virtual")?;
@@ -95,7 +95,7 @@ fn mount_at(kind: &str, target: &str, options: Option<&CStr>) -> anyhow::Result<
         .with_context(|| format!("mount {kind} at {target}"))
 }
 
-/// Instrumented programs write their counts to this folder of the host.
+/// Mounts the host's folder to which instrumented programs write their counts.
 fn mount_profile_folder(profile: &str) -> anyhow::Result<()> {
     let folder = Path::new(profile).parent().and_then(Path::to_str);
     let folder = folder.context("LLVM_PROFILE_FILE: no folder")?;
@@ -137,7 +137,7 @@ fn work() -> anyhow::Result<Reply> {
     })
 }
 
-/// A name is looked up in [`PATH`], a path taken as it is.
+/// Finds the program: a name is searched in [`PATH`], a path is not changed.
 fn find_program(program: &str) -> Option<PathBuf> {
     let mut folders = PATH.split(':').map(Path::new);
     if program.contains('/') {

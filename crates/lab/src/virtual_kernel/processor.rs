@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One processor for each virtual kernel.
 //!
-//! A virtual kernel and the programs in it are many processes; one of them runs at a
-//! time, handing over at each system call. On one processor a hand-over is a switch,
-//! between two it is an interrupt and an idle processor that wakes up: measured on two
-//! cores a 20 Mb/s transfer ran in 3.1 s on one processor and in 8.6 s on both.
+//! A virtual kernel and the programs in it are many processes. Only one of them runs at a time, and
+//! each system call switches to another. On one processor that is a context switch; between two it is
+//! an interrupt that wakes an idle processor. On a machine with two cores a 20 Mb/s transfer ran in
+//! 3.1 s on one processor and in 8.6 s on both.
 //!
-//! A seat is a bound abstract socket: all processes of this machine see which seats are
-//! taken, and it is free as soon as its process has ended. They see it within one network
-//! namespace.
+//! A seat is a bound abstract socket. All processes in one network namespace see which seats are
+//! taken, and a seat is free as soon as its process has ended.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// What the names of all seats begin with.
+/// The prefix of the names of seats.
 const SEATS: &str = "holdfast-virtual-kernel";
-/// Virtual kernels on one processor at most. Any more have no seat, and are slower.
+/// The most virtual kernels on one processor. Further ones have no seat, and are slower.
 const SEATS_OF_PROCESSOR: usize = 64;
 
-/// A seat on a processor, free again when dropped.
+/// A seat on a processor; it is free again when dropped.
 #[derive(Debug)]
 pub(super) struct Seat {
     processor: usize,
@@ -28,8 +27,8 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// The processor with the fewest seats taken among those that we may use; none if
-    /// the kernel does not give them.
+    /// Takes a seat on the allowed processor with the fewest seats taken; none: the kernel does not
+    /// list the processors, or all seats are taken.
     pub(super) fn take() -> Option<Self> {
         Self::take_of(SEATS)
     }
@@ -39,7 +38,7 @@ impl Seat {
         let all: Vec<usize> = (0..CpuSet::MAX_CPU)
             .filter(|&processor| allowed.is_set(processor))
             .collect();
-        // Processes that do not see each other's seats start at different ones.
+        // Begins at different processors, for processes that do not see each other's seats.
         let first = std::process::id() as usize;
         let rotated = (0..all.len()).map(|i| all[(first + i) % all.len()]);
         let rows = (0..SEATS_OF_PROCESSOR).flat_map(|row| rotated.clone().map(move |p| (row, p)));
@@ -55,13 +54,12 @@ impl Seat {
         free.next()
     }
 
-    /// Does `work`, which spawns, with the calling thread on this processor: what is
-    /// spawned stays there.
+    /// Runs `work` with the calling thread on this processor: processes that it spawns stay there.
     pub(super) fn seat<T>(&self, work: impl FnOnce() -> T) -> T {
         let before = sched_getaffinity(None);
         let mut own = CpuSet::new();
         own.set(self.processor);
-        // If it is refused we are slower, and nothing else.
+        // If the kernel refuses the move, the run is only slower.
         let moved = before.is_ok() && sched_setaffinity(None, &own).is_ok();
         let result = work();
         if let (true, Ok(before)) = (moved, before) {
@@ -78,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    /// Seats of this test alone.
+    /// The names of seats that only this test uses.
     fn own(test: &str) -> String {
         format!("holdfast-test-{}-{test}", std::process::id())
     }
@@ -100,7 +98,7 @@ mod tests {
         wait_until_first_is_free(&seats, take(1)[0]);
     }
 
-    /// A process that another test is starting has a seat's descriptor until it executes its program.
+    /// A child that another test starts holds a seat's descriptor until it executes its program.
     fn wait_until_first_is_free(seats: &str, first: usize) {
         let until = Instant::now() + Duration::from_secs(30);
         while Seat::take_of(seats).unwrap().processor != first {
@@ -116,7 +114,7 @@ mod tests {
             processor: first,
             _taken: taken,
         } = Seat::take_of(&seats).unwrap();
-        // Its standard input is the only descriptor of the seat.
+        // The seat's only descriptor is the child's standard input.
         let mut other = std::process::Command::new("sleep")
             .arg("60")
             .stdin(OwnedFd::from(taken))

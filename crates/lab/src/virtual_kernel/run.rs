@@ -19,23 +19,23 @@ use super::exchange::{
 };
 use super::processor::Seat;
 
-/// Memory inside unless asked for, in MiB. The host gives what is used alone.
+/// The default memory inside, in MiB. The host provides only what is used.
 const MEMORY_MIB: u32 = 768;
-/// The longest that a command may take of real time unless asked for.
+/// The default limit of a command's real time.
 const LIMIT: Duration = Duration::from_secs(600);
-/// When every virtual kernel boots, by its wall clock: 2025-01-01, in nanoseconds.
+/// The wall clock at boot: 2025-01-01, in nanoseconds. It is the same for every run.
 const BOOT_TIME_NS: u64 = 1_735_689_600_000_000_000;
 
 /// Lines of a log that an error shows.
 const LINES_SHOWN: usize = 5;
 
-/// What the virtual kernel prints, in the job's folder.
+/// The file with the virtual kernel's output, in the job's folder.
 const CONSOLE_FILE: &str = "console";
 /// A link to the first program.
 const INIT_FILE: &str = "virtual-init";
-/// The same, as the virtual kernel finds it by its root, which is the host's.
+/// The same link, by its path in the virtual kernel's root, which is the host's.
 const INIT_ON_HOST: &str = "/proc/self/cwd/virtual-init";
-/// Made by User Mode Linux in its home folder.
+/// The folder that User Mode Linux makes in its home folder.
 const CONTROL_FOLDER: &str = ".uml";
 
 /// A command to be run inside.
@@ -43,22 +43,22 @@ const CONTROL_FOLDER: &str = ".uml";
 pub struct Job {
     /// Our own binary: it is the first program inside and starts the command.
     pub holdfast: PathBuf,
-    /// The command's program, by name, or by path on the host from our current folder.
+    /// The command's program: a name, or a path on the host, relative to our current folder.
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Added to its environment.
+    /// Variables that are added to its environment.
     pub environment: Vec<(String, String)>,
-    /// A folder of the host, which must be there, for the job's files.
+    /// An existing folder of the host for the job's files.
     pub folder: PathBuf,
-    /// The command's current folder, another one of the host; none: the job's. The command can
-    /// write to these two alone.
+    /// The command's current folder on the host; none: the job's folder. The command can write to
+    /// these two folders only.
     pub current_folder: Option<PathBuf>,
     /// Seed of all the randomness inside.
     pub seed: u64,
     /// Memory inside in MiB.
     pub memory_mib: u32,
-    /// The longest that it may take of real time.
+    /// The longest real time that the command may take.
     pub limit: Duration,
 }
 
@@ -86,9 +86,9 @@ pub struct Outcome {
     pub exit_code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// How long it took of virtual time, in seconds.
+    /// The duration in virtual time, in seconds.
     pub virtual_s: f64,
-    /// How long all of it took of real time, in seconds.
+    /// The duration of everything in real time, in seconds.
     pub wall_s: f64,
     /// The file with its standard output.
     pub stdout: PathBuf,
@@ -97,7 +97,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// An error with the command's last lines unless it ended with status 0.
+    /// An error with the command's last lines, unless its status is 0.
     pub fn require_success(&self) -> anyhow::Result<()> {
         if self.exit_code == Some(0) {
             return Ok(());
@@ -114,8 +114,8 @@ impl Outcome {
 impl VirtualKernel {
     /// Boots, runs the command as root, powers off.
     ///
-    /// Errors: the kernel does not start, the command cannot be started, it takes
-    /// longer than its limit, or we are to stop. How the command ended is no error.
+    /// Errors: the kernel does not start, the command cannot be started, it takes longer than its
+    /// limit, or the user stopped it. The command's own failure is no error.
     pub fn run(&self, job: &Job, stop: &StopFlag) -> anyhow::Result<Outcome> {
         let began = Instant::now();
         let file = |name: &str| job.folder.join(name);
@@ -180,7 +180,8 @@ impl VirtualKernel {
         );
         let mut command = holdfast_net::netns::guarded_command(&self.program);
         command.args(["root=none", "rootfstype=hostfs", "rootflags=/", "ro"]);
-        // Without a console of ours it adds one, at the end: to our own arguments.
+        // Without a `console` argument User Mode Linux appends one, and it would be an argument of
+        // our program.
         command.args(["console=tty0", "con=null", "con0=null,fd:1"]);
         command.args(["quiet", "panic=-1"]);
         command.args(["time-travel=inf-cpu", "seccomp=on"]);
@@ -189,10 +190,10 @@ impl VirtualKernel {
         command.arg(format!("mem={}M", job.memory_mib));
         command.arg(format!("init={INIT_ON_HOST}"));
         command.arg("--").args(INSIDE_ARGUMENTS);
-        // The kernel seeds its randomness with its command line too, so no path is in it: the
-        // first program lies in the job's folder, which is the current one.
+        // The command line also seeds the kernel's randomness, so it contains no path of this
+        // machine. The first program is found in the current folder, which is the job's.
         command.current_dir(&job.folder);
-        // It keeps a folder for its control socket there, and cannot do without.
+        // User Mode Linux needs a home folder for its control socket.
         command.env("HOME", &job.folder);
         let console = File::create(job.folder.join(CONSOLE_FILE))?;
         command.stdin(Stdio::null()).stdout(console.try_clone()?);
@@ -201,7 +202,7 @@ impl VirtualKernel {
     }
 }
 
-/// The end of the console's text, without the stack that a panic shows.
+/// The end of the console's text, without the stack trace of a panic.
 fn console_end(console: &Path) -> String {
     let octets = fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&octets);
@@ -214,7 +215,7 @@ fn console_end(console: &Path) -> String {
     }
 }
 
-/// A child that leads a process group of its own; the group is killed when dropped.
+/// A child that leads its own process group; the group is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Group {
     child: Child,
@@ -235,7 +236,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Errors mean that all have ended already.
+        // An error: all processes of the group have ended already.
         if let Some(group) = Pid::from_raw(self.child.id().cast_signed())
             && !matches!(self.child.try_wait(), Ok(Some(_)))
         {
@@ -245,7 +246,7 @@ impl Drop for Group {
     }
 }
 
-/// A path from the root instead of one from our current folder; a name as it is.
+/// Makes a path relative to our current folder absolute; a name without `/` is unchanged.
 fn host_program(program: &str) -> anyhow::Result<String> {
     if !program.contains('/') {
         return Ok(program.to_owned());
@@ -283,13 +284,13 @@ pub(super) fn remove_folder(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// The last lines of a file, in one.
+/// The last lines of a file, joined to one line.
 pub(super) fn last_lines(path: &Path) -> String {
     let octets = std::fs::read(path).unwrap_or_default();
     last_lines_of(&String::from_utf8_lossy(&octets))
 }
 
-/// The last lines of a text, in one.
+/// The last lines of a text, joined to one line.
 pub(super) fn last_lines_of(text: &str) -> String {
     let mut lines: Vec<&str> = text
         .lines()

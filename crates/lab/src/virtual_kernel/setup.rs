@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Builds the virtual kernel, once for a user: `virtual-kernel/build.sh` in a folder of the cache.
+//! Builds the virtual kernel once for each user, by `virtual-kernel/build.sh` in a folder of the
+//! cache.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
@@ -19,37 +20,37 @@ use super::{CONFIGURATION, PATCHES, PROGRAM, RELEASE, VirtualKernel, cache_folde
 
 /// Builds the kernel from the sources, its configuration and the patches.
 pub(super) const BUILD_SCRIPT: &str = include_str!("../../virtual-kernel/build.sh");
-/// The scripts: the tools, then the build.
+/// The scripts in their order: the first installs tools, the second builds.
 const SCRIPTS: [(&str, &str); 2] = [
     ("tools.sh", include_str!("../../virtual-kernel/tools.sh")),
     ("build.sh", BUILD_SCRIPT),
 ];
-/// Lines that the kernel's build prints, for the bar.
+/// The number of lines that the kernel's build prints, for the progress bar.
 const LINES_EXPECTED: u64 = 1_290;
-/// How often the stop flag is read.
+/// The time between two checks of the stop flag.
 const POLL: Duration = Duration::from_millis(100);
-/// How long the new kernel may take to boot and run one command.
+/// The longest time that the new kernel may take to boot and run one command.
 const TRIAL_LIMIT: Duration = Duration::from_secs(120);
 
-/// How to build.
+/// The settings of the build.
 #[derive(Clone, Debug)]
 pub struct SetupOptions {
-    /// A tarball of the kernel's sources; none: Debian's, by apt.
+    /// A tarball of the kernel's sources; none: Debian's sources, by apt.
     pub source: Option<PathBuf>,
-    /// Compilers at the same time; none: as many as there are processors.
+    /// Number of parallel compilers; none: one for each processor.
     pub jobs: Option<usize>,
-    /// Whether to build even if it is built already.
+    /// Whether to build again if it is built already.
     pub again: bool,
     /// Our own binary, which is the first program inside.
     pub holdfast: PathBuf,
 }
 
 impl VirtualKernel {
-    /// Builds the kernel into the cache, or returns the one that is there. Prints its
-    /// progress on the standard error.
+    /// Builds the kernel into the cache, or returns the one in the cache. Prints the progress on
+    /// the standard error.
     ///
-    /// Errors: a tool is missing (it is named, with what to do), a step failed, the
-    /// kernel does not run here, or the flag was raised.
+    /// Errors: a tool is missing (the error names it and the remedy), a step failed, the kernel
+    /// does not run here, or the flag was raised.
     pub fn setup(options: &SetupOptions, stop: &StopFlag) -> anyhow::Result<Self> {
         let cache = cache_folder()?;
         fs::create_dir_all(&cache)
@@ -90,15 +91,15 @@ impl VirtualKernel {
             run_script(&mut command, &folder.join("log"), stop)?;
         }
         let kernel = finish(options, &folder.join("tree/linux"), &cache, stop)?;
-        // Sources and objects: over a gigabyte.
+        // The sources and objects take over a gigabyte.
         remove_folder(&folder)?;
         Ok(kernel)
     }
 }
 
-/// Runs a script to its end with its output in a log. Lines that begin with "== " name its steps.
+/// Runs a script, with its output in a log. Lines that begin with "== " name its steps.
 ///
-/// Errors: it ended with another status than 0 (its last lines are shown), or the flag was raised.
+/// Errors: its status is not 0 (the error shows its last lines), or the flag was raised.
 fn run_script(command: &mut Command, log_path: &Path, stop: &StopFlag) -> anyhow::Result<()> {
     let mut log = File::create(log_path)
         .with_context(|| format!("{}: cannot be written", log_path.display()))?;
@@ -143,7 +144,7 @@ fn progress_bar() -> ProgressBar {
     ProgressBar::new(LINES_EXPECTED).with_style(style.progress_chars("=> "))
 }
 
-/// Copies the program into its folder, once it has shown that it runs.
+/// Copies the program into its folder after a trial run.
 fn finish(
     options: &SetupOptions,
     built: &Path,
@@ -186,7 +187,7 @@ fn finish(
 mod tests {
     use super::*;
 
-    /// Builds a "kernel" whose Makefile is this, with one patch; what the build wrote.
+    /// Builds a "kernel" with this Makefile and one patch, and returns the build's result.
     fn build(folder: &Path, makefile: &str, patch: &str) -> anyhow::Result<()> {
         let inner = folder.join("linux-1");
         fs::create_dir_all(&inner).unwrap();
@@ -268,7 +269,7 @@ mod tests {
         assert!(error.is::<holdfast_testbed::stop::Interrupted>());
         let process = format!("/proc/{}/stat", child.join().unwrap());
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
-        // Gone, or a zombie until its new parent reads its status.
+        // The process has ended, or is a zombie until its new parent reads its status.
         while fs::read_to_string(&process).is_ok_and(|stat| !stat.contains(") Z ")) {
             assert!(std::time::Instant::now() < deadline, "the child still runs");
             thread::sleep(Duration::from_millis(2));

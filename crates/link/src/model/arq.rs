@@ -13,9 +13,9 @@ use super::queue::{Attempts, Waiting};
 use super::{DropReason, LinkModel};
 use crate::settings::ArqPlan;
 
-/// Packets that wait for their retransmission at most. At the limit no new packet is sent.
+/// Most packets that wait for their retransmission. At the limit no new packet is sent.
 const DUE_MAX: usize = 1000;
-/// Packets that wait at the far end at most. At the limit the oldest gap is skipped.
+/// Most packets that wait at the far end. At the limit the oldest gap is skipped.
 const HELD_MAX: usize = 100_000;
 
 #[derive(Debug)]
@@ -25,11 +25,11 @@ pub(super) struct Arq<P> {
     next_new: u64,
     /// Attempts that were lost.
     lost: u64,
-    /// What is retransmitted, and from when on; first due first.
+    /// Packets to retransmit, each with the time from which it may be; the earliest first.
     due: VecDeque<(Instant, Waiting<P>)>,
     /// The far end delivers this number next.
     next_in_order: u64,
-    /// Arrived behind a gap, by number.
+    /// Packets that arrived behind a gap, by number.
     held: BTreeMap<u64, InFlight<P>>,
     /// When the oldest gap is skipped.
     skip_at: Option<Instant>,
@@ -48,7 +48,7 @@ impl<P> Arq<P> {
         }
     }
 
-    /// Packets inside that are neither in the queue nor on the way.
+    /// Packets inside that are neither in the queue nor in flight.
     pub(super) fn len(&self) -> usize {
         self.due.len() + self.held.len()
     }
@@ -103,12 +103,12 @@ impl<P> Arq<P> {
         self.skip_at
     }
 
-    /// Loses what waits for its retransmission; gives the number of packets.
+    /// Loses the packets that wait for their retransmission; returns their number.
     pub(super) fn lose_due(&mut self) -> usize {
         std::mem::take(&mut self.due).len()
     }
 
-    /// Takes in a packet that has arrived. False: it is late, its number was skipped.
+    /// Takes in a packet that has arrived. False: it is late, and its number was skipped.
     fn arrive(&mut self, packet: InFlight<P>) -> bool {
         let number = packet
             .waiting
@@ -136,7 +136,7 @@ impl<P> Arq<P> {
         };
     }
 
-    /// Skips the oldest gap: what waited behind it arrives at `at`.
+    /// Skips the oldest gap: packets that waited behind it arrive at `at`.
     fn skip(&mut self, at: Instant) {
         if let Some((&first, _)) = self.held.first_key_value() {
             self.next_in_order = first;
@@ -163,7 +163,7 @@ impl<P> Arq<P> {
 }
 
 impl<P> LinkModel<P> {
-    /// The next packet that has come out by `now`: with ARQ in the order of the link.
+    /// The next packet that has arrived by `now`: with ARQ in the order of the link.
     pub(super) fn next_arrived(&mut self, now: Instant) -> Option<InFlight<P>> {
         loop {
             let arrival = self.in_flight.front().map(|first| first.arrive_at);
@@ -201,7 +201,7 @@ impl<P> LinkModel<P> {
         }
     }
 
-    /// Attempts that were lost so far and that the link knows of: 0 without ARQ.
+    /// Lost attempts so far that the link knows of: 0 without ARQ.
     pub fn attempts_lost(&self) -> u64 {
         self.arq.as_ref().map_or(0, |arq| arq.lost)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The packet that is being sent, and those on their way.
+//! The packet that is being sent, and packets in flight.
 
 use holdfast_wire::Instant;
 
@@ -11,21 +11,20 @@ use crate::outage::{MediumState, OutageEffect};
 /// How far sending has come.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Progress {
-    /// Sent once C has reached `target`, which it does at `finish` unless an
-    /// outage comes first.
+    /// The packet is sent when C reaches `target`: at `finish`, unless an outage comes first.
     Running { target: NanoBits, finish: Instant },
-    /// Stopped by an outage with so much to go.
+    /// Stopped by an outage, with this much left to send.
     Stopped { remaining: NanoBits },
 }
 
-/// What is being sent.
+/// The packet that is being sent.
 #[derive(Debug)]
 pub(super) struct Sending<P> {
     pub waiting: Waiting<P>,
     pub progress: Progress,
 }
 
-/// What was sent and has not arrived.
+/// A packet that was sent and has not arrived.
 #[derive(Debug)]
 pub(super) struct InFlight<P> {
     pub waiting: Waiting<P>,
@@ -34,12 +33,12 @@ pub(super) struct InFlight<P> {
 }
 
 impl<P> LinkModel<P> {
-    /// What is given to the link is sent: it is up, or its outages are the other end's.
+    /// Whether the link sends: it is up, or its outages lose packets only at the other end.
     pub(super) fn is_up(&self) -> bool {
         self.state == MediumState::Up || self.plan.outage_effect == OutageEffect::LoseArriving
     }
 
-    /// What comes out at the other end at `at` is lost there.
+    /// Whether a packet that arrives at the other end at `at` is lost there.
     pub(super) fn is_lost_arriving(&mut self, at: Instant) -> bool {
         let at = self.model_time(at);
         self.started
@@ -47,7 +46,7 @@ impl<P> LinkModel<P> {
             && self.schedule.state_at(at) == MediumState::Down
     }
 
-    /// An outage begins: what is being sent stops.
+    /// An outage begins: sending stops.
     pub(super) fn stop_sending(&mut self, at: Instant) {
         let carried = self.units_by(at);
         if let Some(Sending { progress, .. }) = &mut self.sending
@@ -59,7 +58,7 @@ impl<P> LinkModel<P> {
         }
     }
 
-    /// The link is up again: it goes on.
+    /// The link is up again: sending goes on.
     pub(super) fn resume_sending(&mut self, at: Instant) {
         let carried = self.units_by(at);
         match self.sending.take() {

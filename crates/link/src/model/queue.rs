@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What waits to be sent: drop tail, two queues for each station that shares the link,
-//! one of them served first.
+//! Packets that wait to be sent: drop tail, two queues for each station that shares the
+//! link. One of the two is served first.
 
 use std::collections::VecDeque;
 
@@ -17,8 +17,8 @@ pub(super) struct Attempts {
     pub lost: u32,
 }
 
-/// Who sends over the link. One direction of a full-duplex link has the first alone;
-/// on a half-duplex medium the two ends are the two stations.
+/// A sender on the link. One direction of a full-duplex link has only the first; on a
+/// half-duplex medium the two ends are the two stations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Station {
     /// The first, or only one.
@@ -60,8 +60,8 @@ impl<P> Queue<P> {
     }
 }
 
-/// The queues. Where both stations have something, they take turns packet by packet, as
-/// 802.11's access to the medium lets them on average; priority counts within a station.
+/// The queues. If both stations have packets, they take turns packet by packet, as 802.11's
+/// access to the medium lets them on average. Priority counts within a station.
 #[derive(Debug)]
 pub(super) struct Queues<P> {
     /// By station, and there by priority.
@@ -117,7 +117,7 @@ impl<P> Queues<P> {
         Ok(())
     }
 
-    /// A packet of `station` is sent without waiting: the other one is next.
+    /// A packet of `station` is sent without waiting: the other station is next.
     pub(super) fn pass_turn(&mut self, station: Station) {
         self.turn = station.other();
     }

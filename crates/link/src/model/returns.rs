@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! When a link carried its first packet after each outage.
+//! When a link delivered its first packet after each outage.
 
 use std::collections::VecDeque;
 
 use holdfast_wire::Instant;
 
-/// Of a link that runs for days, the first ones.
+/// Most outages that are noted: the first ones of a link that runs for days.
 const OUTAGES_MAX: usize = 10_000;
 
 /// Outages that have ended, and what arrived first after them.
 #[derive(Debug, Default)]
 pub(super) struct Returns {
-    /// When outages ended that no packet has followed yet.
+    /// The ends of outages after which no packet has arrived yet.
     ends: VecDeque<Instant>,
     first_arrivals: Vec<Instant>,
 }

@@ -354,7 +354,7 @@ fn a_change_of_one_random_part_leaves_the_others_as_they_were() {
 /// M-TCP's testbed: the link's queue drains on, and the mobile discards what comes.
 #[test]
 fn with_lose_arriving_the_link_goes_on_and_what_would_come_out_in_the_outage_is_lost() {
-    // 1 ms a packet, 25 ms of way: down from 28 to 31 ms.
+    // 1 ms a packet, 25 ms of propagation: down from 28 to 31 ms.
     let mut link = link(&with_outages(OutageEffect::LoseArriving, &[(0.028, 0.003)]));
     send(&mut link, 0..8, ms(0));
     assert_eq!(
@@ -369,7 +369,7 @@ fn with_lose_arriving_the_link_goes_on_and_what_would_come_out_in_the_outage_is_
     );
     assert_eq!(link.counters().dropped_outage_in_flight, 3);
     assert_eq!(link.counters().dropped_outage_queued, 0);
-    // What is given to it in an outage and comes out after it is not lost.
+    // A packet given to the link in an outage arrives if it comes out after the outage.
     let mut late = self::link(&with_outages(OutageEffect::LoseArriving, &[(0.0, 0.020)]));
     send(&mut late, 0..1, ms(1));
     assert_eq!(arrivals(&mut late, ms(60)), [(0, 27_000)]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long packets were in the queue and in sending.
+//! How long packets were in the queue and being sent.
 
 use holdfast_wire::Duration;
 
-/// Buckets of a factor of two: a quantile is at most 1/8 too large.
+/// Buckets in each factor of two: a quantile is at most 1/8 too large.
 const BUCKETS_OCTAVE: u64 = 8;
 /// All buckets, up to 2^40 us, which is twelve days.
 const BUCKETS: usize = 40 * BUCKETS_OCTAVE as usize;
@@ -40,7 +40,7 @@ impl Waits {
 }
 
 fn bucket(us: u64) -> usize {
-    // Below one octave's buckets a bucket is a microsecond.
+    // Each wait below 16 us has its own bucket of one microsecond.
     let octave = us.max(1).ilog2().saturating_sub(BUCKETS_OCTAVE.ilog2());
     (u64::from(octave) * BUCKETS_OCTAVE + (us >> octave)) as usize
 }

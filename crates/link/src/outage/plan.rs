@@ -60,7 +60,7 @@ struct CheckedPatch {
     outages: Option<(f64, f64)>,
 }
 
-/// How far the outages of a plan have been drawn.
+/// The state of drawing the outages of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
     stream: Stream,
@@ -72,7 +72,7 @@ pub(super) struct Cursor {
     patch: u64,
     /// Two-state: its end, in ns.
     patch_end_ns: u64,
-    /// Scattered: where the random points lie within the slack, sorted.
+    /// Scattered: the random points within the slack, sorted.
     points_ns: Option<Vec<u64>>,
 }
 
@@ -202,8 +202,8 @@ fn checked_patch(name: &str, patch: &Patch) -> Result<CheckedPatch, SettingsErro
     })
 }
 
-/// A bad patch must have outages that it usually lasts long enough to see, or
-/// the search for the next one has no end.
+/// A bad patch must have outages, and it must usually last long enough for one. Otherwise
+/// the search for the next outage would not end.
 fn checked_bad_patch(patch: &Patch) -> Result<CheckedPatch, SettingsError> {
     let bad = checked_patch("bad", patch)?;
     let (up, _) = bad

@@ -22,13 +22,13 @@ mod qdisc;
 #[cfg(test)]
 mod tests;
 
-/// Where our filters stand.
+/// The priority of our filters.
 const PRIORITY: u32 = 1;
 
 /// The qdiscs that this process has made. Locked, so that none is removed between its use and its filter.
 static MADE: Mutex<BTreeSet<Qdisc>> = Mutex::new(BTreeSet::new());
 
-/// An attached filter. Dropped, it is detached, and the last one takes the qdisc with it if this process has made it.
+/// An attached filter. A drop detaches it. The last filter's drop removes the qdisc too, if this process has made it.
 #[derive(Debug)]
 pub(crate) struct Filter {
     hook: TcHook,
@@ -101,7 +101,7 @@ fn remove_unused(made: &mut BTreeSet<Qdisc>, qdisc: &Qdisc) {
     if !is_here || !made.contains(qdisc) {
         return;
     }
-    // One whose filters cannot be read stays: they may be others'.
+    // If its filters cannot be read it stays: there may be filters of others.
     let is_used = qdisc.has_filters().unwrap_or(true);
     if !is_used {
         let _ = qdisc.remove();

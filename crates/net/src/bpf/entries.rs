@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All entries of a hash map, many with one call.
 //!
-//! Source: `__htab_map_lookup_and_delete_batch` in `kernel/bpf/hashtab.c`. The kernel gives whole
-//! buckets: a call may give less than there is room for, and others follow. libbpf-rs takes such a
-//! one for the last.
+//! Source: `__htab_map_lookup_and_delete_batch` in `kernel/bpf/hashtab.c`. The kernel returns whole
+//! buckets, so a call may return fewer entries than there is room for although more follow. libbpf-rs
+//! takes such a call for the last one.
 
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use libbpf_rs::{MapCore as _, MapHandle};
 
-/// Entries that one call gives at most, but for a bucket that holds more.
+/// Limit of entries that one call returns. A bucket that holds more raises it.
 const BATCH: usize = 256;
 
-/// Calls `each` with every key and value of a hash map, as they are when their bucket's turn comes.
+/// Calls `each` with every key and value of a hash map, as they are when the kernel reads their bucket.
 ///
-/// Errors: the kernel's; `InvalidData` if keys or values have other sizes; what `each` gives, which
-/// ends it.
+/// Errors: the kernel's; `InvalidData` if keys or values have other sizes; those of `each`, which end
+/// it.
 pub(crate) fn for_each_entry<const KEY: usize, const VALUE: usize>(
     map: &MapHandle,
     each: impl FnMut(&[u8; KEY], &[u8; VALUE]) -> io::Result<()>,
@@ -62,7 +62,7 @@ pub(crate) fn for_each_entry_of<const KEY: usize, const VALUE: usize>(
         };
         let is_last = match -result {
             0 => false,
-            // No bucket is left; what was found comes with it.
+            // No bucket is left. The entries that were found come with this error.
             libc::ENOENT => true,
             // A bucket holds more than there is room for.
             libc::ENOSPC => {

@@ -37,10 +37,10 @@ impl Drop for End {
     }
 }
 
-/// Runs `work` beside a broker for `w0`, whose end is waited for.
+/// Runs `work` beside a broker for `w0`, and waits for the broker's end.
 fn beside_broker(ns: &NetNs, work: impl FnOnce(&'static Client) + Send) {
     let (ours, theirs) = sockets();
-    // A daemon has one as long as it lives.
+    // A daemon has its client as long as it lives.
     let client: &'static Client = Box::leak(Box::new(Client::new(ours)));
     let options = BrokerOptions {
         interfaces: vec!["w0".to_owned()],
@@ -142,14 +142,14 @@ fn a_neighbour_is_set_on_the_brokers_interfaces_alone() {
         let address = IpAddr::from([10, 0, 1, 9]);
         let mac = [2, 0, 0, 0, 1, 9];
         rtnl.set_up(other).unwrap();
-        // More than one message has room for.
+        // More neighbours than one message has room for.
         let many: Vec<_> = (0..200_u8)
             .map(|last| (IpAddr::from([10, 0, 0, last]), [2, 0, 0, 0, 0, last]))
             .collect();
         client.set_neighbours(other, &many).unwrap();
         client.set_neighbours(own, &many).unwrap();
         client.set_neighbours(own, &[(address, mac)]).unwrap();
-        // These have no answer, and the next request has its own, when they are done.
+        // The broker does not reply to these. It replies to the next request after them.
         client.resolve(other, address).unwrap();
         client.resolve(own, address).unwrap();
         assert!(client.frame_socket().is_ok());
@@ -189,10 +189,10 @@ fn what_is_no_request_is_refused_and_the_next_one_is_answered() {
             send_octets(client.as_fd(), &octets, SendFlags::empty()).unwrap();
             assert_eq!(answer().is_ok(), octets == valid, "{octets:?}");
         }
-        // Longer than any message.
+        // A message that is too long.
         send_octets(client.as_fd(), &vec![b' '; 20 << 10], SendFlags::empty()).unwrap();
         assert!(answer().is_err());
-        // Without the descriptor that belongs to it, and with many.
+        // A request without its descriptor, and one with too many.
         send(client.as_fd(), &Request::ReceiveBuffer, &[]).unwrap();
         assert!(answer().is_err());
         let file = std::fs::File::open("/dev/null").unwrap();
@@ -337,7 +337,7 @@ fn a_threshold_is_set_at_the_brokers_interfaces_alone() {
         let set = |name| client.set_wifi_threshold(query_ifindex(name).unwrap(), -70, 4);
         let refused = set("v0").unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied, "{refused}");
-        // It is asked for, and is no Wi-Fi.
+        // The broker serves `w0`, which is no Wi-Fi.
         let other = set("w0").unwrap_err();
         assert_ne!(other.kind(), io::ErrorKind::PermissionDenied, "{other}");
     });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the data path has to know of the wireless interface.
+//! The data of the wireless interface that the data path needs.
 
 use std::io;
 
@@ -36,7 +36,7 @@ impl FrameHeader {
     }
 }
 
-/// Which interface it is to a data path: with other frames it is another one.
+/// The identity of an interface for a data path. With other frames it is another interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceId {
     /// Its index.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gateway's BPF programs, and what they are loaded with.
+//! The gateway's BPF programs, and their settings.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use crate::attach_point::BpfObject;
 use crate::bpf::Programs;
 use crate::tun::LayerKind;
 
-/// What the programs are loaded with: `struct settings` of the C source.
+/// The settings with which the programs are loaded: `struct settings` of the C source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProgramSettings {
     pub(super) heartbeat_max_age_ns: u64,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gateway's programs in the kernel's verifier and in BPF_PROG_RUN, on packets that were
-//! thought out.
+//! The gateway's programs in the kernel's verifier and in BPF_PROG_RUN, on invented packets.
 
 use libbpf_rs::{MapCore, MapFlags};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames are what was read, for as long as anybody holds them.
+//! Frames keep the octets that were read, as long as there is a handle to them.
 
 use super::*;
 

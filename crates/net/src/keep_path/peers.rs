@@ -39,12 +39,12 @@ const MODE_TAKE: u32 = 1;
 const MODE_DRAIN: u32 = 2;
 const MODE_NEW: u32 = 3;
 
-/// Whose packets those of a [`KeepPath`](super::KeepPath) are.
+/// What the peers of a [`KeepPath`](super::KeepPath) are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peers {
     /// Each address behind the link is a peer: the gateway's.
     ByAddress,
-    /// The whole link is one: the mobile's own.
+    /// The whole link is one peer: the mobile's own.
     WholeLink,
 }
 
@@ -103,7 +103,7 @@ impl PeerTable {
         [ADDRESS, ADDRESS + 1].map(|field| self.word(peer, field).load(Relaxed))
     }
 
-    /// The same, and follows it from now on if there is room: one that was not seen yet.
+    /// As [`PeerTable::find`]. A peer that is not followed yet is entered, if there is room.
     pub fn find_or_enter(&self, address: IpAddr) -> Option<PeerId> {
         if let Some(found) = self.find(address) {
             return Some(found);
@@ -133,7 +133,7 @@ impl PeerTable {
         }
     }
 
-    /// Whose packets its peers' are.
+    /// What its peers are.
     pub const fn kind(&self) -> Peers {
         self.kind
     }
@@ -183,7 +183,7 @@ impl PeerTable {
 
     /// This many packets for the peer that were taken are finished.
     pub fn finish(&self, peer: PeerId, packets: u32) {
-        // Release: what they left behind is seen before.
+        // Release: a program that sees the new number also sees what was done before.
         self.half(peer, DONE).fetch_add(packets, Release);
     }
 
@@ -202,24 +202,24 @@ impl PeerTable {
         self.half(peer, TAKEN).load(Acquire).wrapping_sub(done)
     }
 
-    /// Takes the packets of the peer that were seen since the last call, and wants to know of more.
+    /// Takes the number of the peer's packets that were seen since the last call. The next one is announced.
     pub fn take_seen(&self, peer: PeerId) -> u32 {
         self.half(peer, ANNOUNCED).swap(0, AcqRel);
         self.half(peer, SEEN).swap(0, AcqRel)
     }
 
-    /// The longest that the peer's answers take, as far as its recent gaps show.
+    /// The longest time that an answer of the peer takes, by its recent gaps.
     pub fn answer_max(&self, peer: PeerId) -> Duration {
         let gaps = [0, 1].map(|age| self.half(peer, GAP_NS + age).load(Relaxed));
         Duration::from_nanos(gaps.into_iter().max().unwrap_or(0).into()) * 5 / 4 + SILENCE_MIN
     }
 
-    /// Takes no packet for the peer's silence until one of the peer is seen.
+    /// Has the programs ignore the peer's silence until a packet of the peer is seen.
     pub fn ignore_silence(&self, peer: PeerId) {
         self.half(peer, IGNORES_SILENCE).store(1, Relaxed);
     }
 
-    /// When the peer was seen last and first needed to answer since, CLOCK_MONOTONIC in nanoseconds.
+    /// When the peer was last seen, and since when its answer is missing. CLOCK_MONOTONIC in nanoseconds.
     pub fn seen_and_waited_for_ns(&self, peer: PeerId) -> (u64, u64) {
         let at = |field| self.word(peer, field).load(Relaxed);
         (at(SEEN_NS), at(WAITED_NS))
@@ -231,7 +231,7 @@ impl PeerTable {
         let index = (hash as usize & (ANSWERED_MAX - 1)) * (ANSWER_BYTES / 4);
         let [tag, seconds, packets] =
             [0, 1, 2].map(|field| self.answered.half_word(index + field).load(Relaxed));
-        // As the kernel has two halves of a word in memory.
+        // Two fields of 16 bits, as they lie in memory.
         let [a, b, c, d] = seconds.to_ne_bytes();
         let [seen_s, in_use_s] = [[a, b], [c, d]].map(u16::from_ne_bytes);
         let now_s = (now_ns / 1_000_000_000) as u16;

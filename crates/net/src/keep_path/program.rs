@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The BPF programs of `keep`, and what they are loaded with.
+//! The BPF programs of `keep`, and their settings.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use crate::attach_point::BpfObject;
 use crate::bpf::Programs;
 use crate::tun::LayerKind;
 
-/// What the programs are loaded with: `struct settings` of the C source.
+/// The settings with which the programs are loaded: `struct settings` of the C source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProgramSettings {
     pub(super) heartbeat_max_age_ns: u64,
@@ -18,7 +18,7 @@ pub(super) struct ProgramSettings {
     pub(super) kind: LayerKind,
     /// All that is behind the link is one peer.
     pub(super) whole_link: bool,
-    /// TCP is another data path's.
+    /// TCP passes: another data path handles it.
     pub(super) passes_tcp: bool,
 }
 

@@ -97,7 +97,7 @@ fn packet(ends: [IpAddr; 2], protocol: u8, upper: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The same, the other way.
+/// The same in the other direction.
 fn answer(ends: [IpAddr; 2], protocol: u8, upper: &[u8]) -> Vec<u8> {
     let swapped = [&upper[2..4], &upper[..2]].concat();
     packet([ends[1], ends[0]], protocol, &swapped)
@@ -127,7 +127,7 @@ fn the_programs_and_the_daemon_agree_on_peers_and_flows() {
             let answers = |at_ns| loaded.table.answers(&flow, at_ns);
             assert_eq!(answers(monotonic_ns()), Answers::None, "{flow:?}");
             assert_eq!(loaded.run("link_egress", &down), NEXT);
-            // The first packet of a peer gives it a slot, the next is one of its flow's.
+            // The first packet of a peer gives it a slot. The next one counts for its flow.
             for _ in 0..2 {
                 assert_eq!(
                     loaded.run("link_ingress", &answer(ends, protocol, &PORTS)),
@@ -135,7 +135,7 @@ fn the_programs_and_the_daemon_agree_on_peers_and_flows() {
                 );
             }
             assert_eq!(answers(monotonic_ns()), Answers::Few, "{flow:?}");
-            // Four seconds may begin meanwhile.
+            // Another period of four seconds may begin meanwhile.
             for _ in 0..32 {
                 loaded.run("link_ingress", &answer(ends, protocol, &PORTS));
             }
@@ -171,13 +171,13 @@ fn a_silent_peers_packets_are_taken_until_all_that_were_taken_are_finished() {
         let second_ago = monotonic_ns() - 1_000_000_000;
         let seen_at = |at_ns| loaded.table.word(peer, SEEN_NS).store(at_ns, Relaxed);
         let waited_since = |at_ns| loaded.table.word(peer, WAITED_NS).store(at_ns, Relaxed);
-        // A peer that gets no packets is not waited for, however long it was not seen.
+        // A peer that gets no packets owes no answer, however long it was not seen.
         seen_at(second_ago - 1);
         for _ in 0..2 {
             assert_eq!(loaded.run("link_egress", &one_way), NEXT);
         }
         assert_eq!(loaded.table.seen_and_waited_for_ns(peer).1, 0);
-        // Seen lately, however long the test takes.
+        // The peer was seen lately, however long the test takes.
         let in_an_hour = monotonic_ns() + HOUR_NS;
         seen_at(in_an_hour);
         assert_eq!(loaded.run("link_egress", &down), NEXT);
@@ -217,7 +217,7 @@ fn a_silent_peers_packets_are_taken_until_all_that_were_taken_are_finished() {
         assert_eq!(loaded.run("link_egress", &down), NEXT);
         assert!(!loaded.table.is_draining(peer) && !loaded.table.is_taking(peer));
         assert_eq!(loaded.table.unfinished(peer), 0);
-        // What was lost in the device ends it too.
+        // `resume` ends DRAIN although packets were lost in the device.
         loaded.table.set_mode(peer, Mode::Take);
         loaded.run("link_egress", &down);
         loaded.table.set_mode(peer, Mode::Drain);

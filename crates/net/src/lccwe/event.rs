@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the congestion control did, with all that it rested on: `struct event` of
-//! `bpf/lccwe.bpf.c`.
+//! What the congestion control did, and from which values: `struct event` of
+//! `bpf/lccwe_judge.h`.
 
-/// What was done.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// A timeout was judged.
     JudgedTimeout,
     /// A loss found by duplicate ACKs or SACK was judged.
     JudgedDupAcks,
-    /// The window made up for a handoff.
+    /// The window was extrapolated for a handoff.
     Extrapolated,
 }
 
-/// One judgement, or one extrapolation. Probabilities, history: of
-/// `holdfast_core::lccwe::arithmetic::ONE`. Windows in segments; of a judgement
-/// `cwnd_before` is what was kept, 0 for nothing.
+/// One judgement, or one extrapolation. In probabilities and history
+/// `holdfast_core::lccwe::arithmetic::ONE` stands for 1. Windows are in segments. In a
+/// judgement `cwnd_before` is the window that was kept; 0: none was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names of the paper and of the kernel")]
 pub struct Event {
@@ -41,11 +41,11 @@ pub struct Event {
     pub ssthresh_after: u32,
 }
 
-/// Of the C structure.
+/// The length of the C structure.
 const BYTES: usize = 4 * 8 + 16 * 4;
 
 impl Event {
-    /// None: it is none.
+    /// None: the bytes are no event.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < BYTES {
             return None;

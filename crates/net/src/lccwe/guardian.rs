@@ -22,7 +22,7 @@ pub(super) struct Guardian {
     pid: libc::pid_t,
 }
 
-/// What the child's two descriptors are there.
+/// The numbers of the child's two descriptors.
 const PIPE: c_int = 0;
 const MAP: c_int = 1;
 
@@ -38,7 +38,7 @@ impl Guardian {
         let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
         let (read_fd, map_fd) = (read.as_raw_fd(), map.as_fd().as_raw_fd());
         let (signals, mut before) = (signals_to_block(), MaybeUninit::uninit());
-        // The child inherits this: from its first moment none of them ends it.
+        // The child inherits this mask: from its first moment none of the signals ends it.
         // SAFETY: the kernel reads the one set and writes the other.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, before.as_mut_ptr()) };
         // SAFETY: the child calls nothing but system calls, which is all that a child of a
@@ -61,7 +61,7 @@ impl Guardian {
     }
 }
 
-/// What ends the owner by the terminal, its group or its watchdog must not end the child first.
+/// Signals from the terminal, the process group or the watchdog that end the owner must not end the child first.
 const SIGNALS: [c_int; 5] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -92,7 +92,7 @@ impl Drop for Guardian {
     }
 }
 
-/// The child's whole life.
+/// The child's program.
 ///
 /// # Safety
 /// Only in a forked child: it closes every descriptor.
@@ -100,7 +100,7 @@ unsafe fn guard(read_fd: c_int, map_fd: c_int) -> ! {
     // SAFETY: system calls alone; the buffers are the child's own.
     unsafe {
         libc::setsid();
-        // Out of the way of the numbers that they are to have.
+        // Moved first, so that neither has the number that the other one gets.
         let read_fd = libc::fcntl(read_fd, libc::F_DUPFD, 3);
         let map_fd = libc::fcntl(map_fd, libc::F_DUPFD, 3);
         if libc::dup2(read_fd, PIPE) < 0 || libc::dup2(map_fd, MAP) < 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The program's arithmetic in the kernel against the vectors that `holdfast_core`'s is
-//! held against too; names, registration, and what is left of it.
+//! The program's arithmetic in the kernel, with the vectors that test `holdfast_core`'s too;
+//! names, registration, and what an owner leaves.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -138,7 +138,7 @@ fn without_links_a_killed_owner_leaves_no_registration_either() {
     child.kill().unwrap();
     child.wait().unwrap();
     wait_until("the end of the registration", || !is_available(&name));
-    // In good order too.
+    // The same if the owner ends in good order.
     let control = CongestionControl::register_by(&name, &ATTEMPTS[1..]).unwrap();
     assert!(is_available(&name));
     drop(control);
@@ -183,7 +183,7 @@ fn handoffs_begin_before_they_end() {
     control.handoff_finished(7).unwrap();
     let [same, end] = control.handoff(7).unwrap().unwrap();
     assert!(same == start && (start..=monotonic_ns()).contains(&end));
-    // A second end is none.
+    // A second end has no effect.
     control.handoff_finished(7).unwrap();
     assert_eq!(control.handoff(7).unwrap(), Some([start, end]));
     control.forget(7).unwrap();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way of the few packets that the daemon has to see before the host does: what the
-//! gateway has compressed, and what belongs to a flow that the daemon follows.
+//! The detour of the few packets that the daemon has to see before the host does: compressed segments,
+//! and segments of flows that the daemon follows.
 //!
-//! As in the gateway's data path: a device beside the interface, to which the program on its
-//! ingress redirects, and from whose ingress what is written goes back to that of the
-//! interface. TAP where frames have an Ethernet header, TUN where they have none.
+//! As in the gateway's data path there is a device beside the interface. The program on the interface's
+//! ingress redirects packets to the device. Packets that are written to the device go to the interface's
+//! ingress. It is a TAP device if frames have an Ethernet header, and otherwise a TUN device.
 
 use std::collections::BTreeSet;
 use std::io::{self, IoSlice};
@@ -21,12 +21,12 @@ use crate::datapath::{Interface, VnetHdr, create_device, read_frame, retry};
 use crate::frame::{BufferPool, Frame};
 use crate::tun::{Tun, VNET_HDR_BYTES};
 
-/// Flows that are followed at most; the map in the C source has room for one more, which comes
-/// before the one that it replaces is removed.
+/// Limit of followed flows. The map in the C source has room for one more: a new flow is entered before
+/// the flow that it replaces is removed.
 pub const FOLLOWED_MAX: usize = 64;
 
-/// The device, and the programs' data about it; one owner. Packets are redirected
-/// only while [`Detour::beat`] was called within 200 ms; dropping it ends that first.
+/// The device, and the programs' data about it; one owner. Packets are redirected only if
+/// [`Detour::beat`] was called within the last 200 ms. A drop ends the redirection first.
 #[derive(Debug)]
 pub struct Detour {
     heartbeat: SharedValues,
@@ -82,7 +82,7 @@ impl Detour {
         retry(|| self.device.write(frame.as_read()))
     }
 
-    /// Gives headers and payload to the host, checksums in place.
+    /// Gives headers and payload to the host. The headers have right checksums.
     pub fn give(&self, headers: &[u8], payload: &[u8]) -> io::Result<()> {
         let vnet: [u8; VNET_HDR_BYTES] = VnetHdr::default().emit();
         let parts = [
@@ -106,7 +106,7 @@ impl Detour {
         Ok(())
     }
 
-    /// No longer.
+    /// Ends [`Detour::follow`] for the flow.
     pub fn forget(&mut self, flow: &FlowKey) -> io::Result<()> {
         self.known.remove(flow);
         self.control.store(FOLLOWED, self.known.len() as u64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whole frames on an interface, past its queueing discipline and the tc hooks.
+//! Sends whole frames on an interface, past its queueing discipline and the tc hooks.
 //!
 //! Source: packet(7).
 
@@ -17,7 +17,7 @@ const ETH_P_IPV6: u16 = 0x86dd;
 
 /// Frames that one event makes: three for each of the flows that are served.
 const FRAMES_AT_ONCE: usize = 3 * FLOWS_SERVED_MAX;
-/// What the kernel takes for each of them, 832 bytes (Linux 6.18), and a little more.
+/// Memory that the kernel charges for each frame: 832 bytes (Linux 6.18), and a little more.
 const FRAME_BYTES: usize = 1024;
 
 /// A packet socket that only sends.
@@ -98,12 +98,12 @@ pub(crate) fn open_frame_socket() -> io::Result<OwnedFd> {
     set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
         .map_err(|error| at("packet socket: no queueing discipline", &error))?;
     receive_nothing(&socket).map_err(|error| at("packet socket: filter", &error))?;
-    // Where the device keeps what it has not sent, the usual buffer has room for 280. The kernel
-    // doubles what is asked for: socket(7).
+    // If the device queues frames, the default buffer has room for 280. The kernel doubles the
+    // value: socket(7).
     let bytes = (FRAMES_AT_ONCE * FRAME_BYTES / 2) as libc::c_int;
     let set_buffer = |option| set_option(&socket, libc::SOL_SOCKET, option, bytes);
     set_buffer(libc::SO_SNDBUFFORCE)
-        // Without CAP_NET_ADMIN as much as anybody may have.
+        // Without CAP_NET_ADMIN the system's limit holds.
         .or_else(|_| set_buffer(libc::SO_SNDBUF))
         .map_err(|error| at("packet socket: buffer", &error))?;
     Ok(socket)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Maps for a process that their owner starts. It inherits their descriptors: to find maps by
-//! their numbers the kernel asks for `CAP_SYS_ADMIN`, to have them handed over for nothing.
+//! Maps that their owner lends to a process it starts. The process inherits their descriptors, which needs
+//! no capability. To find maps by their IDs it would need `CAP_SYS_ADMIN`.
 
 use std::io;
 use std::os::fd::{AsFd as _, RawFd};
@@ -16,14 +16,14 @@ use crate::privileges::{duplicate, lend_descriptor};
 const NAMES: [&str; 5] = ["flows", "closed", "control", "withheld_segments", "woken"];
 
 /// The numbers under which a process finds the maps of its parent, in the order of `NAMES`. The maps live as long
-/// as one of the two.
+/// as one of the two processes.
 pub type LentMaps = [RawFd; NAMES.len()];
 
 impl FlowMaps {
     /// Lends these maps to the process that `command` starts, and to no other; pass to it the
     /// returned value.
     ///
-    /// Errors: no more descriptors.
+    /// Errors: no descriptor is free.
     pub fn lend(&self, command: &mut Command) -> io::Result<LentMaps> {
         let maps = [
             &self.flows,
@@ -39,7 +39,7 @@ impl FlowMaps {
         Ok(lent)
     }
 
-    /// The maps that this process was started with, of one that is attached to `interface`.
+    /// The maps that the parent process has lent. Its programs are attached to `interface`.
     ///
     /// Errors: there are no such descriptors, or they are something else.
     pub fn inherited(lent: &LentMaps, interface: &Interface) -> io::Result<Self> {

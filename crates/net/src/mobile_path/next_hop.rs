@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where made frames go if a flow's next hop has another address of the link layer than at its last
-//! segment: after an outage another router may answer for the same network.
+//! Where made frames go if the link-layer address of a flow's next hop has changed since the flow's last
+//! segment. After an outage another router may serve the same network.
 //!
-//! A frame goes to the address that was noted, at once. Then a thread queries the kernel for the route
-//! and its neighbour entry, as the MH's own next segment would. If the entry has another address, the
-//! frame goes there too. If it has none (the kernel forgets neighbours with the carrier), or an old
-//! one, the kernel is ordered to resolve it; and each that answers, or announces itself, within some
-//! seconds gets the frame, if that is another one.
+//! A frame goes to the noted address at once. Then a thread queries the kernel for the route and its
+//! neighbour entry, as the MH's own next segment would. If the entry has another address, the frame goes
+//! there too. If the entry has an old address or none (the kernel forgets neighbours without a carrier),
+//! the thread has the kernel resolve it. For some seconds, each other address that answers or is
+//! announced gets the frame too.
 //!
 //! Source: rtnetlink(7), `neigh_add` in `net/core/neighbour.c`.
 
@@ -33,12 +33,12 @@ use waiting::Waiting;
 /// An address of the link layer.
 type Mac = [u8; 6];
 
-/// Frames that wait for the thread; more go to the noted address alone. And those that wait for an
-/// answer.
+/// Limit of frames that wait for the thread, and of frames that wait for an answer. Further frames go
+/// to the noted address alone.
 ///
-/// Three for each flow that is served at one event, and one at its first repetition.
+/// An event makes three frames for each flow that is served, and its first repetition one.
 const FRAMES_MAX: usize = 4 * FLOWS_SERVED_MAX;
-/// After this number of tries without room the rest stays unsent: a quarter to half a second.
+/// When the thread ends, frames stay unsent after this many tries without room: 0.25 to 0.5 s.
 const TRIES_AT_THE_END: usize = 8;
 /// A route of the kernel is valid for this time, or until the kernel reports a change.
 const VALID_FOR: Duration = Duration::from_millis(20);
@@ -50,9 +50,9 @@ const WAIT_AGAIN: Duration = Duration::from_secs(1);
 /// A frame that went to the noted address.
 #[derive(Debug)]
 pub(super) struct Sent {
-    /// Of the MH and of the FH.
+    /// The addresses of the MH and of the FH.
     pub(super) ends: [IpAddr; 2],
-    /// With its header of Ethernet.
+    /// The frame, with its Ethernet header.
     pub(super) frame: Vec<u8>,
     /// It may come late: it does no harm after a newer one.
     pub(super) may_be_late: bool,
@@ -99,13 +99,13 @@ impl Drop for NextHops {
         self.sent = None;
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // It has panicked: there is nothing to be undone.
+            // An error: it has panicked, and there is nothing to undo.
             let _ = thread.join();
         }
     }
 }
 
-/// The route to an FH, by the kernel: the next hop, and what is known of it.
+/// The kernel's route to an FH: the next hop, and its neighbour entry.
 #[derive(Clone, Copy, Debug)]
 struct Route {
     ends: [IpAddr; 2],
@@ -158,14 +158,14 @@ impl Follower {
         }
     }
 
-    /// Whether there was room.
+    /// Sends what is due. Returns whether there was room.
     fn transmit(&mut self) -> bool {
         let frames = &self.frames;
         let send = |frame: &[u8], is_v4| frames.send(frame, is_v4);
         self.waiting.transmit(Instant::now(), send)
     }
 
-    /// What is due leaves before the thread does, however late the thread is, if there is room.
+    /// Sends all that is due before the thread ends, if there is room.
     fn leave(&mut self) {
         let mut tries = TRIES_AT_THE_END;
         loop {
@@ -191,13 +191,13 @@ impl Follower {
         }
     }
 
-    /// Unless it went there already.
+    /// Sends the frame to `mac`, unless it went there already.
     fn send_now(&self, mut frame: Vec<u8>, mac: Mac, is_v4: bool) {
         if let Some(noted) = frame.first_chunk_mut::<6>()
             && *noted != mac
         {
             *noted = mac;
-            // The link may be down: the maker of the frame knows.
+            // An error: the link may be down, and the maker of the frame makes another one.
             let _ = self.frames.send(&frame, is_v4);
         }
     }
@@ -234,7 +234,7 @@ impl Follower {
 
     fn note_changes(&mut self) {
         let changes = self.kernel.take_changes().unwrap_or_else(|_| {
-            // Some were lost: the present state is as good, and routes may have changed unseen.
+            // Reports were lost: the present state is queried instead. Routes may have changed too.
             self.routes.clear();
             let next_hops = self.waiting.next_hops().into_iter();
             let query = |address| (address, self.kernel.neighbour(address));

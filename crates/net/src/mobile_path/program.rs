@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The mobile's BPF programs, and what they are loaded with.
+//! The mobile's BPF programs, and their settings.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use crate::attach_point::BpfObject;
 use crate::bpf::Programs;
 use crate::tun::LayerKind;
 
-/// What the programs are loaded with: `struct settings` of the C source.
+/// The settings with which the programs are loaded: `struct settings` of the C source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProgramSettings {
     pub(super) heartbeat_max_age_ns: u64,
@@ -19,22 +19,22 @@ pub(super) struct ProgramSettings {
     pub(super) flows_max: u32,
     /// `wake`: a segment of each bulk download is left unacknowledged.
     pub(super) withholds: bool,
-    /// The programs see by timers which flows pause. Without a compiler (JIT) the kernel takes
-    /// none: then the caller has to check.
+    /// Timers in the programs detect which flows pause. A kernel without a compiler (JIT) refuses
+    /// timers: then the caller has to check.
     pub(super) has_timers: bool,
     /// Another processor may see stores in another order than they were made in.
     pub(super) reorders_stores: bool,
-    /// For tests, which hold the two ways against each other, by one alone.
+    /// The code that reads headers; tests compare both.
     pub(super) reads: Reads,
 }
 
-/// By which of the two ways segments are read (`bpf/quick.h`).
+/// The code that reads the headers of segments (`bpf/quick.h`).
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reads {
     Both,
     #[cfg(test)]
     Slowly,
-    /// What needs the long way passes unread.
+    /// Packets that the quick code cannot read pass unread.
     #[cfg(test)]
     Quickly,
 }

@@ -170,7 +170,6 @@ impl Fields<'_> {
     }
 }
 
-/// The result of reading a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Read {
     Flow(Box<NotedFlow>),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! ACKs as the MH would send them, on its interface.
 //!
-//! By a packet socket, past the queueing discipline and the tc hooks: neither the host's
-//! conntrack, which would take the ACK of a masqueraded flow for a new connection, nor our own
-//! program sees them. The next hop is that of the flow's newest segment, and the one of now if that
-//! is another (`next_hop`).
+//! A packet socket sends them past the queueing discipline and the tc hooks. So our own program does
+//! not see them, nor does conntrack, which would take the ACK of a masqueraded flow for a new
+//! connection. They go to the next hop of the flow's newest segment. If the present next hop is another
+//! one, they go there too (`next_hop`).
 //!
 //! Source: packet(7).
 
@@ -29,7 +29,7 @@ use crate::tun::LayerKind;
 #[derive(Debug)]
 pub struct AckSender {
     frames: Arc<FrameSocket>,
-    /// None where the link layer has no addresses.
+    /// None: the link layer has no addresses.
     next_hops: Option<NextHops>,
 }
 
@@ -49,7 +49,7 @@ impl AckSender {
         Ok(lend_descriptor(command, self.frames.descriptor()?))
     }
 
-    /// The same with the packet socket that this process was started with.
+    /// As [`AckSender::open`], with the packet socket that the parent process has lent.
     ///
     /// Errors: there is no such descriptor, or it is something else.
     pub fn inherited(lent: RawFd, interface: &Interface) -> io::Result<Self> {
@@ -74,26 +74,25 @@ impl AckSender {
     pub fn send(&self, noted: &NotedFlow, ack: MadeAck, copies: u8) -> io::Result<()> {
         let header = made(noted, ack).ok_or(io::ErrorKind::InvalidData)?;
         for _ in 0..copies {
-            // A late window of 0 would close what has opened meanwhile.
+            // A late zero window would close a window that has opened meanwhile.
             self.send_frame(noted, header.as_bytes(), ack != MadeAck::ZeroWindow)?;
         }
         Ok(())
     }
 
-    /// Sends a keep-alive probe: a segment below the FH's window, which the FH takes nothing from and
-    /// answers with an ACK (RFC 9293, 3.10.7.4; RFC 1122, 4.2.3.6), whatever of the MH's own data is on
-    /// the way.
+    /// Sends a keep-alive probe: a segment below the FH's window. The FH takes no data from it and answers
+    /// with an ACK (RFC 9293, 3.10.7.4; RFC 1122, 4.2.3.6), whatever data of the MH is in flight.
     ///
     /// Errors: as of [`send`](Self::send).
     pub fn probe(&self, noted: &NotedFlow) -> io::Result<()> {
         let mut probe = noted.clone();
         probe.flow.snd_nxt = noted.fh_ack - 1;
         let header = made(&probe, MadeAck::Last).ok_or(io::ErrorKind::InvalidData)?;
-        // A late one would be answered instead of a newer one.
+        // A late probe would be answered instead of a newer one.
         self.send_frame(noted, header.as_bytes(), false)
     }
 
-    /// Reports this often that the segment which the MH waits for could not be delivered (RFC 6069).
+    /// Sends `copies` of a report that the segment which the MH waits for was not delivered (RFC 6069).
     ///
     /// Errors: as of [`send`](Self::send).
     pub fn send_unreachable(&self, noted: &NotedFlow, copies: u8) -> io::Result<()> {
@@ -144,8 +143,7 @@ pub(super) fn made(noted: &NotedFlow, ack: MadeAck) -> Option<Header> {
     })
 }
 
-/// The blocks without a first one that reports a duplicate (RFC 2883): repeated, it would
-/// report one more.
+/// The SACK blocks without a D-SACK (RFC 2883): repeated, it would report a second duplicate.
 pub(super) fn without_dsack(sack: &SackBlocks, rcv_nxt: SeqNum) -> SackBlocks {
     let mut blocks = sack.iter();
     let mut kept = SackBlocks::default();

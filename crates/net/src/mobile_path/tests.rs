@@ -32,7 +32,7 @@ const REDIRECT: i32 = 7;
 const LINK: usize = 14;
 const FLOWS: u32 = 512;
 
-/// In the virtual kernel only: elsewhere it may be much later.
+/// For the virtual kernel only: elsewhere it may be much later.
 fn sleep_until(at_ns: u64) {
     let left_ns = at_ns.saturating_sub(monotonic_ns());
     std::thread::sleep(Duration::from_nanos(left_ns));
@@ -101,7 +101,7 @@ impl Loaded {
         assert_eq!(self.run("mobile_ingress", frame), frame);
     }
 
-    /// Whether it goes to the daemon; it is as it was in any case.
+    /// Whether the frame goes to the daemon. It is unchanged in any case.
     fn is_taken(&self, spec: &Spec) -> bool {
         let frame = spec.frame();
         let (answer, left, _) = run_once(&self.programs, "mobile_ingress", &frame, 1).unwrap();
@@ -189,8 +189,8 @@ impl Spec {
         [self.link(), self.packet(sack)].concat()
     }
 
-    /// The link layer's header. What comes in is for the loopback device, on which the kernel lets
-    /// it run, with an address of zeros.
+    /// The link layer's header. At ingress frames are for the loopback device, with an address of zeros: the
+    /// kernel runs the program on it.
     fn link(&self) -> Vec<u8> {
         let is_v4 = self.flow.fh.address.is_ipv4();
         let kind = if is_v4 { [8, 0] } else { [0x86, 0xdd] };

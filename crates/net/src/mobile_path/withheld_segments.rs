@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The maps of `bpf/withheld_ingress.h`: what is known of each flow's withheld segment, which flows were
-//! woken, and the reports of those that pause.
+//! The maps of `bpf/withheld_ingress.h`: the state of each flow's withheld segment, the flows that were
+//! woken, and the reports of flows that pause.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -20,7 +20,7 @@ pub(super) const VALUE_BYTES: usize = 200;
 pub(super) const WOKEN_BYTES: usize = 40;
 /// `struct pause`.
 const PAUSE_BYTES: usize = KEY_BYTES + 4;
-/// Pauses that wait to be read: more are dropped. The flow's numbers are right without.
+/// Limit of reports that wait to be read; more are dropped. The flows' numbers are right without them.
 const PAUSES_MAX: usize = 4096;
 
 const IN_PUSHED: u32 = 0x01;
@@ -31,7 +31,7 @@ pub fn boottime() -> Instant {
     Instant::from_nanos(clock_ns(libc::CLOCK_BOOTTIME))
 }
 
-/// What is known of a flow's withheld segment.
+/// The state of a flow's withheld segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotedWithheldSegment {
     /// The FH's clock, by [`boottime`].
@@ -40,9 +40,9 @@ pub struct NotedWithheldSegment {
     pub floor: Option<SeqNum>,
     /// When a segment was last withheld, if one is.
     pub withheld_at: Option<Instant>,
-    /// When the released segment was withheld last, if the MH has not acknowledged it since.
-    pub unsaid_from: Option<Instant>,
-    /// What decisions are made from.
+    /// When the released segment was withheld last, if no ACK for it has left since.
+    pub unacknowledged_from: Option<Instant>,
+    /// The data from which the schemes decide.
     pub download: Download,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn read(value: &[u8; VALUE_BYTES]) -> NotedWithheldSegment {
     NotedWithheldSegment {
         clock,
         floor,
-        unsaid_from: (floor != out).then(|| instant_at(104)),
+        unacknowledged_from: (floor != out).then(|| instant_at(104)),
         withheld_at: Some(instant_at(96))
             .filter(|at| *at != Instant::ZERO && *at != instant_at(104)),
         download: Download {
@@ -88,20 +88,20 @@ pub(super) fn read(value: &[u8; VALUE_BYTES]) -> NotedWithheldSegment {
     }
 }
 
-/// What the programs are to do to a flow that was woken.
+/// The orders to the programs for a flow that was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Woken {
-    /// Nothing below leaves any more.
+    /// No ACK below this leaves any more.
     pub released: SeqNum,
-    /// Echoes up to this one are from before the outage, and are renewed; none: none is.
+    /// Echoes up to this TSecr are from before the outage, and are replaced. None: no echo is replaced.
     pub stale: Option<u32>,
-    /// An echo that fits at `at`, by [`boottime`]...
+    /// The TSecr to send at the time `at`.
     pub echo: u32,
-    /// ... and moves on from there.
+    /// The time of `echo`, by [`boottime`]. From then on the echo moves on by the FH's clock.
     pub at: Instant,
-    /// Ticks a second.
+    /// Ticks of the FH's clock in a second.
     pub ticks_per_s: u64,
-    /// Until then.
+    /// The entry holds until then, CLOCK_MONOTONIC.
     pub until: Instant,
 }
 
@@ -154,7 +154,7 @@ pub struct Pause {
     pub ack: SeqNum,
 }
 
-/// Where the programs report that a flow pauses; readable when one does.
+/// The programs' reports of flows that pause; readable when there is one.
 #[derive(Debug)]
 pub struct Pauses {
     ring: RingBuffer<'static>,
@@ -179,7 +179,7 @@ impl Pauses {
         Ok(Self { ring, found })
     }
 
-    /// Those that are there.
+    /// Takes all reports that have come.
     pub fn take(&self) -> io::Result<Vec<Pause>> {
         self.ring.consume().map_err(io::Error::other)?;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);

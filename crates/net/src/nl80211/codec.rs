@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The few messages of nl80211 that are asked for or understood (`include/uapi/linux/nl80211.h`).
+//! The few messages of nl80211 that are sent or read (`include/uapi/linux/nl80211.h`).
 //!
-//! Attributes that are not needed here are stepped over unread: a driver's or a later kernel's
-//! addition to one of them does not cost the event.
+//! Attributes that are not needed here are skipped unread. So an event is not lost if a driver or a later
+//! kernel extends one of them.
 
 use std::time::Duration;
 
@@ -75,11 +75,11 @@ pub enum WifiRole {
 /// The events of a station's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WifiEvent {
-    /// It authenticates with an access point: it has left the one that it was with, if any.
+    /// It authenticates with an access point: it has left its former access point, if any.
     Authenticating,
     /// It is associated with an access point, for the first time or after roaming.
     Joined,
-    /// It tried to and was refused, or received nothing.
+    /// It tried to join and was refused, or received no answer.
     Refused,
     /// It is with no access point any more.
     Left,
@@ -96,16 +96,16 @@ pub enum WifiEvent {
     Overrun,
 }
 
-/// What is known of a station's signal.
+/// The state of a station's signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StationSignal {
     /// It is associated with no access point.
     NoStation,
-    /// With one, or about to be; until the keys are there the driver drops all packets.
+    /// It is associated, or about to be. Until the keys are there, the driver drops all packets.
     Joining,
-    /// With one, without a signal of the driver, or not yet.
+    /// It is associated. The driver reports no signal, or none yet.
     Unknown,
-    /// Its average if the driver has one, dBm, below 0.
+    /// The signal in dBm, below 0: its average if the driver has one.
     Dbm(i8),
 }
 
@@ -165,7 +165,7 @@ impl ParseableParametrized<[u8], GenlHeader> for Message {
 }
 
 impl Message {
-    /// Asks for all interfaces of Wi-Fi.
+    /// Requests all interfaces of Wi-Fi.
     pub(super) const fn get_interfaces() -> Self {
         Self {
             command: CMD_GET_INTERFACE,
@@ -188,7 +188,7 @@ impl Message {
         Some((value(ATTR_IFINDEX)?, role))
     }
 
-    /// Asks for the stations of an interface: of a station's own, its access point.
+    /// Requests the stations of an interface. If the interface is a station, that is its access point.
     pub(super) fn get_stations(ifindex: u32) -> Self {
         Self {
             command: CMD_GET_STATION,
@@ -196,7 +196,7 @@ impl Message {
         }
     }
 
-    /// Asks for the results of the last scans.
+    /// Requests the results of the last scans.
     pub(super) fn get_scan(ifindex: u32) -> Self {
         Self {
             command: CMD_GET_SCAN,
@@ -222,7 +222,7 @@ impl Message {
         })
     }
 
-    /// Asks for an event when the signal crosses a threshold.
+    /// Requests an event when the signal crosses a threshold.
     pub(super) fn set_threshold(ifindex: u32, dbm: i32, hysteresis_db: u32) -> Self {
         let threshold = [
             attribute(CQM_RSSI_THOLD, &dbm.to_ne_bytes()),
@@ -254,7 +254,7 @@ impl Message {
         Some(level.map_or(StationSignal::Unknown, StationSignal::Dbm))
     }
 
-    /// Its event of the interface with this index.
+    /// The event in this message, if it is of the interface with this index.
     pub(super) fn event(&self, ifindex: u32) -> Option<WifiEvent> {
         if number(find(&self.attributes, ATTR_IFINDEX)?)? != ifindex {
             return None;
@@ -310,7 +310,7 @@ fn quality(attributes: &[u8]) -> Option<WifiEvent> {
     })
 }
 
-/// The value of the first attribute of this kind; what comes after a damaged one is not looked at.
+/// The value of the first attribute of this kind. Attributes behind a damaged one are not read.
 fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
     let mut rest = attributes;
     loop {

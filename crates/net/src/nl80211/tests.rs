@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Messages of real sessions, and invented messages.
 //!
-//! The hexadecimal ones were recorded on `nlmon` between wpa_supplicant, hostapd and
-//! mac80211_hwsim; they are those of the tests of the crate `wl-nl80211` (MIT), where each is
-//! read by another parser. This machine need not have nl80211: whether the sockets and the
-//! kernel agree is shown where it has (`a_kernel_or_an_interface_without_wifi_...` prints it).
+//! The hexadecimal messages were recorded on `nlmon` between wpa_supplicant, hostapd and
+//! mac80211_hwsim. They are from the tests of the crate `wl-nl80211` (MIT), where another
+//! parser reads them. This machine need not have nl80211. If it has, the output of
+//! `a_kernel_or_an_interface_without_wifi_...` shows whether sockets and kernel agree.
 
 use netlink_packet_core::NetlinkSerializable;
 

@@ -12,11 +12,11 @@ use crate::attach_point::{AttachPoint, BpfObject};
 use crate::syscall::at;
 use crate::tun::{LayerKind, Tun};
 
-/// What a daemon reports that needs its broker, and has lost it.
+/// The report of a daemon that has lost its broker.
 pub const LOST: &str =
     "the broker process has ended, and no interface can be attached to; restart the daemon";
 
-/// Neighbours of one message: it is shorter than the longest.
+/// Neighbours in one message, so that it is not longer than allowed.
 const NEIGHBOURS_AT_ONCE: usize = 128;
 
 /// What the broker has loaded: the number of the programs, which stay there, and the maps by their names.
@@ -37,7 +37,7 @@ pub(crate) enum Attached {
 #[derive(Debug)]
 pub(crate) struct Client {
     socket: OwnedFd,
-    /// Held from a request to its answer.
+    /// Locked from a request to its answer.
     turn: Mutex<()>,
     is_lost: AtomicBool,
 }
@@ -100,7 +100,7 @@ impl Client {
         Ok(Loaded { number, maps })
     }
 
-    /// The loaded programs with this number are not needed any more. What is attached stays attached.
+    /// Unloads the programs with this number. Attached programs stay attached.
     pub(crate) fn unload(&self, number: u64) -> io::Result<()> {
         self.request(&Request::Unload { number }, &[]).map(drop)
     }
@@ -173,7 +173,7 @@ impl Client {
             .map(drop)
     }
 
-    /// As if these neighbours had just answered.
+    /// Sets these neighbours as if they had just answered.
     ///
     /// Errors: some were not sent.
     pub(crate) fn set_neighbours(
@@ -214,7 +214,7 @@ impl Client {
     }
 }
 
-/// The other end is closed.
+/// Whether the error means that the other end is closed.
 pub(crate) fn is_end(error: &io::Error) -> bool {
     matches!(
         error.kind(),

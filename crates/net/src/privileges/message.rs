@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What daemon and broker send each other: one message a datagram, in JSON, with descriptors.
+//! The messages of daemon and broker: one in each datagram, in JSON, with descriptors.
 //!
 //! Both ends are the same program. But the daemon reads packets from anywhere, so the broker trusts
 //! nothing in a request.
@@ -57,24 +57,24 @@ pub(crate) enum Request {
         dbm: i32,
         hysteresis_db: u32,
     },
-    /// As if these neighbours had just answered. There is no answer.
+    /// Sets these neighbours as if they had just answered. The broker does not reply.
     SetNeighbours {
         ifindex: u32,
         neighbours: Vec<(IpAddr, [u8; 6])>,
     },
-    /// The kernel is to resolve these neighbours anew. There is no answer.
+    /// The kernel is to resolve these neighbours anew. The broker does not reply.
     ForgetNeighbours {
         ifindex: u32,
         addresses: Vec<IpAddr>,
     },
-    /// The kernel resolves the neighbour. There is no answer.
+    /// The kernel resolves the neighbour. The broker does not reply.
     Resolve { ifindex: u32, address: IpAddr },
 }
 
 /// What the broker answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// It is done; what was asked for may come with it.
+    /// It is done. A requested descriptor may come with it.
     Done,
     /// A device.
     Device { name: String, ifindex: u32 },
@@ -158,7 +158,7 @@ fn send_with(
 
 /// Waits for one message; none: the other end is closed.
 ///
-/// Errors: `InvalidData` if it is no such message, and what else the socket reports.
+/// Errors: `InvalidData` if it is no such message, and the socket's.
 pub(crate) fn receive<T: DeserializeOwned>(
     socket: impl AsFd,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {

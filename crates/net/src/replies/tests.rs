@@ -53,7 +53,7 @@ fn an_answer_leaves_from_the_address_that_the_datagram_was_sent_to() {
             ("0.0.0.0:0", "10.7.0.1:0", "10.7.0.2"),
             ("[::]:0", "10.7.0.1:0", "10.7.0.2"),
             ("[::]:0", "[fd07::1]:0", "[fd07::2]"),
-            // As without it.
+            // The socket has one address: `note_arrivals` sets nothing.
             ("10.7.0.2:0", "10.7.0.1:0", "10.7.0.2"),
             ("[fd07::2]:0", "[fd07::1]:0", "[fd07::2]"),
         ] {

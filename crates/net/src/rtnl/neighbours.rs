@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The link-layer addresses of neighbours, through a time without a carrier.
 //!
-//! The kernel forgets its neighbours when a carrier goes, and then drops what is for them before
-//! any program of the interface sees it. So a program that keeps such packets gives the kernel back what it
-//! knew, for the time of the outage alone: with the carrier the kernel finds out anew.
+//! The kernel forgets its neighbours when the carrier is lost. Then it drops packets for them before any BPF
+//! program at the interface sees these. So a daemon that queues such packets enters the old neighbours again
+//! during an outage. When there is a carrier again, the kernel resolves them anew.
 //!
 //! Source: `neigh_carrier_down` in `net/core/neighbour.c`.
 
@@ -20,9 +20,9 @@ use netlink_packet_route::neighbour::{
 use super::Rtnl;
 use crate::privileges;
 
-/// An entry without traffic is good for 15 s at least (`base_reachable_time_ms`).
+/// Entries are set anew after this time: without traffic one is valid for 15 s at least (`base_reachable_time_ms`).
 const RENEWAL: Duration = Duration::from_secs(5);
-/// How often it is read who there is.
+/// The time between two reads of the kernel's neighbours.
 const READ_INTERVAL: Duration = Duration::from_secs(1);
 /// More neighbours are not remembered.
 const NEIGHBOURS_MAX: usize = 1024;
@@ -57,7 +57,7 @@ impl NeighbourMemory {
         self.known.len()
     }
 
-    /// None is remembered.
+    /// Whether none is remembered.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -68,7 +68,7 @@ impl NeighbourMemory {
             return Ok(());
         }
         self.has_carrier = has_carrier;
-        // The kernel forgets once more if the carrier goes after another source's link down.
+        // The kernel forgets them again if the carrier is lost after another source's link down.
         self.next_at = Instant::now();
         if has_carrier {
             let addresses: Vec<IpAddr> = self.known.keys().copied().collect();
@@ -85,7 +85,7 @@ impl NeighbourMemory {
         self.tick()
     }
 
-    /// Reads the neighbours, or without a carrier gives them back, if it is time for it.
+    /// If it is due: reads the neighbours, or enters them again if there is no carrier.
     pub fn tick(&mut self) -> io::Result<()> {
         let now = Instant::now();
         if now < self.next_at {
@@ -94,7 +94,7 @@ impl NeighbourMemory {
         if self.has_carrier {
             self.next_at = now + READ_INTERVAL;
             let found = self.rtnl.neighbours(self.ifindex)?;
-            // After an outage the kernel has none, until a packet is sent: those of before stay.
+            // After an outage the kernel has none until a packet is sent: the old ones stay.
             if !found.is_empty() {
                 self.known = found;
             }
@@ -129,7 +129,7 @@ impl Rtnl {
         })
     }
 
-    /// As if the neighbour had just answered.
+    /// Sets the neighbour as if it had just answered.
     pub(crate) fn set_neighbour(&self, ifindex: u32, address: IpAddr, mac: Mac) -> io::Result<()> {
         let request = self.handle.neighbours().add(ifindex, address);
         let request = request
@@ -139,7 +139,7 @@ impl Rtnl {
         self.wait(&format!("set the neighbour {address}"), request.execute())
     }
 
-    /// The kernel is to resolve it anew.
+    /// Has the kernel resolve the neighbour anew.
     pub(crate) fn forget_neighbour(&self, ifindex: u32, address: IpAddr) -> io::Result<()> {
         let mut request = self.handle.neighbours().add(ifindex, address);
         let message = request.message_mut().clone();

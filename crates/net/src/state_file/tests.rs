@@ -225,7 +225,7 @@ fn a_full_file_system_gives_what_is_left_and_no_file_that_kills_its_writer() {
         drop(file);
         match open_when_free(&path, 1 << 20).unwrap() {
             Opened::Ready(mut file) => {
-                // Here it would end by SIGBUS.
+                // A write without space would end the process here by SIGBUS.
                 (0..file.slots()).for_each(|slot| file.put(slot, b"all."));
                 panic!("4 MiB in 16 KiB");
             }

@@ -24,8 +24,8 @@ use crate::outcome::{HandoffOutcome, Outcome, TransferOutcome};
 use crate::packet::NodeId;
 use crate::tcp::{Application, Connection, End};
 
-/// Parts of the seed: numbers are part of the results, and none is used twice. The
-/// last hop has the parts 0 to 2, like the link emulator with the same seed.
+/// Parts of the seed. The numbers affect results, and none is used twice. The last hop has the
+/// parts 0 to 2, like the link emulator with the same seed.
 const PART_HOPS: u64 = 1000;
 const PART_SOURCES: u64 = 2_000_000;
 const PART_SEQUENCE_NUMBERS: u64 = 3_000_000;
@@ -34,11 +34,10 @@ const PART_SEQUENCE_NUMBERS: u64 = 3_000_000;
 const FH_PORT: u16 = 5100;
 /// An MH's first port.
 const MH_PORT: u16 = 30_000;
-/// Ports for transfers.
+/// Most transfers of an experiment: each has ports of its own.
 const TRANSFERS_MAX: usize = 20_000;
 
-/// Events between two looks at whether the run is interrupted: some milliseconds. A power
-/// of two.
+/// Events between two checks whether the run is interrupted: some milliseconds. A power of two.
 const INTERRUPTION_EVENTS: u64 = 1 << 13;
 
 /// The two ends of a transfer.
@@ -47,8 +46,7 @@ struct Pair {
     receiver: ConnectionId,
 }
 
-/// Runs an experiment until it is done, or until `limit`; or until `interrupted`, which is
-/// a break.
+/// Runs an experiment until it is done, until `limit`, or until `interrupted` (returns a break).
 pub(super) fn run(
     experiment: &Experiment,
     limit: Instant,
@@ -90,7 +88,7 @@ pub(super) fn run(
     (outcome, ended)
 }
 
-/// The chain's nodes, and those that are gateways.
+/// Adds the chain. Returns its nodes, and those that are gateways.
 fn chain(experiment: &Experiment, network: &mut Network) -> (Vec<NodeId>, Vec<NodeId>) {
     let hops = &experiment.hops;
     let (wireless, wired) = hops
@@ -111,7 +109,7 @@ fn chain(experiment: &Experiment, network: &mut Network) -> (Vec<NodeId>, Vec<No
             hops.len() - 1
         );
         let hop = plan.before_hop;
-        // The last hop is one of several cells, each with a base station before it.
+        // The last hop may be one of several cells, each with its own base station.
         let nodes_of_hop = if hop == wired.len() {
             stations.clone()
         } else {
@@ -245,7 +243,7 @@ fn connect(network: &mut Network, transfer: &Transfer, fh: End, mh: End, watches
     pair
 }
 
-/// What FH and MH do.
+/// The applications of FH and MH.
 fn applications(transfer: &Transfer) -> (Application, Application) {
     let idle = Application {
         sends: 0,

@@ -9,7 +9,7 @@ use crate::network::{MediumPlan, Network};
 use crate::observe::LinkId;
 use crate::packet::NodeId;
 
-/// Other cells than the first, which has the run's own seed; the lab's links have the same.
+/// Seed parts of all cells but the first. The first has the run's own seed, as the lab's links.
 const PART_CELLS: u64 = 5_000_000;
 const PART_LANS: u64 = 6_000_000;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The path by which this crate is measured and compared.
+//! The path with which this crate is measured and compared.
 
 use holdfast_link::{LinkSettings, OutageSettings, SettingsError};
 use holdfast_wire::Duration;
@@ -10,8 +10,8 @@ use crate::tcp::TcpSettings;
 impl Experiment {
     /// One download over a wired link of 100 Mb/s and 10 ms and a radio link of 20 Mb/s
     /// and 15 ms with a queue of 100 packets, at most 1000 s: the flow of the benchmark
-    /// `speed` and of the example `series`. The radio link has `outages`, both directions
-    /// the same, and loses what meets them.
+    /// `speed` and of the example `series`. The radio link has `outages`, the same in both
+    /// directions, and loses packets in them.
     ///
     /// # Errors
     /// Outages out of range.
@@ -52,8 +52,8 @@ mod tests {
         outcome.transfers.remove(0)
     }
 
-    /// RFC 6582, 4: slow start without an end in sight loses some hundred segments of one
-    /// window. Impatient ends that by a timeout, Slow-but-Steady repairs one a round trip.
+    /// RFC 6582, 4: slow start without a limit loses some hundred segments of one window. Impatient
+    /// ends that by a timeout, Slow-but-Steady retransmits one segment a round trip.
     #[test]
     fn burst_of_losses_costs_impatient_a_timeout_and_steady_a_round_trip_each() {
         let [impatient, steady] = [true, false].map(|impatient| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Several base stations, and MHs that go from one to another.
+//! Several base stations, and MHs that move between them.
 //!
 //! ```text
 //!   FHs --- hops --- router --+-- base station 0 --- the last hop --+-- MHs
@@ -7,8 +7,8 @@
 //!                             +-- base station 2 --- others[1] -----+
 //! ```
 //!
-//! The chain's last hop is the first cell. A cell that the MHs are not in is a link in an
-//! outage, which its plan has; a move changes ways alone.
+//! The chain's last hop is the first cell. A cell without the MHs is a link in an outage, which
+//! its plan must contain. A move changes only routes.
 
 use holdfast_core::handoff::HandoffSettings;
 use holdfast_link::LinkPlan;
@@ -26,11 +26,11 @@ pub struct Roaming {
     pub others: Vec<Hop>,
     /// The link between the router and each base station, of the first cell too.
     pub lan: LinkPlan,
-    /// When the MHs go where, in order.
+    /// The moves of the MHs, in order.
     pub moves: Vec<Move>,
-    /// The base stations hand MHs over; none: each is a gateway that knows of no other. The
-    /// MHs register, and announce that they are about to leave; these messages take the
-    /// cell's propagation delay and is not lost. Without [`Experiment::gateway`] nothing.
+    /// The base stations hand MHs over; none: each is a gateway that does not know the others. The
+    /// MHs register, and announce that they are about to leave. These messages take the cell's
+    /// propagation delay and are not lost. No effect without [`Experiment::gateway`].
     pub handoff: Option<HandoffSettings>,
 }
 
@@ -41,11 +41,11 @@ pub struct Move {
     pub from: usize,
     /// The cell that they go to.
     pub to: usize,
-    /// Their warning before they leave; none: they send none.
+    /// When they send a warning that they will leave; none: never.
     pub warning: Option<Duration>,
-    /// From here on they send by its link.
+    /// From this time on they send by the new cell's link.
     pub enter: Duration,
-    /// From here on the router's way to them is by its base station; none: as it was.
+    /// From this time on the router's route to them is by the new base station; none: no change.
     pub route: Option<Duration>,
 }
 
@@ -53,12 +53,12 @@ pub struct Move {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Station {
     pub(super) node: NodeId,
-    /// Of its cell: toward the MH, and from it.
+    /// The directions of its cell's link: toward the MH, and from it.
     pub(super) links: [LinkId; 2],
 }
 
-/// Adds base stations and cells between `router` and `mobile`; `wireless` is the first
-/// cell's. Each base station is a node of its own only if there are several.
+/// Adds base stations and cells between `router` and `mobile`; `wireless` is the hop of the first
+/// cell. Without [`Experiment::roaming`], the router is the base station.
 pub(super) fn add_cells(
     experiment: &Experiment,
     network: &mut Network,
@@ -108,7 +108,7 @@ pub(super) fn add_cells(
     stations
 }
 
-/// Lets the base stations hand MHs over, if they are to. The MHs begin at the first.
+/// Lets the base stations hand MHs over, if that is configured. The MHs begin in the first cell.
 pub(super) fn connect_stations(
     experiment: &Experiment,
     network: &mut Network,
@@ -156,14 +156,14 @@ mod tests {
 
     const CELLS: usize = 3;
     const BYTES: u64 = 2_000_000;
-    /// From leaving to entering.
+    /// The time from leaving a cell to entering the next one.
     const GAP_MS: u64 = 10;
 
     fn millis(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }
 
-    /// Round the cells, a move every two seconds; the route follows after a second.
+    /// Through all cells in turn, a move every two seconds; the route follows after a second.
     fn moves(warning_ms: u64) -> Vec<Move> {
         let one = |number: u64| {
             let leave = 2000 + 2000 * number;
@@ -241,7 +241,7 @@ mod tests {
         experiment
     }
 
-    /// When the MH received something, by cell.
+    /// The times at which the MH received something, by cell.
     #[derive(Default)]
     struct Received([Vec<u64>; CELLS]);
 
@@ -265,7 +265,7 @@ mod tests {
         (outcome, received)
     }
 
-    /// From each leaving until something came through the new cell, in milliseconds.
+    /// The time from each leaving to the first packet through the new cell, in milliseconds.
     fn first_packets_ms(experiment: &Experiment, received: &Received) -> Vec<u64> {
         let moves = &experiment.roaming.as_ref().unwrap().moves;
         let first = |moved: &Move| {
@@ -287,9 +287,9 @@ mod tests {
         ] {
             let (outcome, received) = run(&moved);
             let mut first = first_packets_ms(&moved, &received);
-            // A gateway that has the MH back sends what it once kept.
+            // A gateway to which the MH returns sends what it had cached before.
             first.truncate(if gateways { 1 } else { 4 });
-            // A cell may be left before the sender tries again.
+            // The MH may leave a cell before the sender tries again.
             assert!(!first.is_empty(), "{first:?}");
             assert!(first.iter().all(|ms| *ms >= 1000), "{first:?}");
             assert!(

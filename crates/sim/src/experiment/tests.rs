@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whole runs: what must come out of them whatever the details.
+//! Whole runs: results that do not depend on details.
 
 use holdfast_core::Scheme;
 use holdfast_link::{OutageAt, OutageEffect, OutageSettings};
@@ -67,7 +67,7 @@ fn every_preset_fills_a_clean_link_and_closes() {
     }
 }
 
-/// Runs share nothing: a sweep takes as many cores as there are.
+/// Runs share nothing, so a sweep can use all cores.
 #[test]
 fn runs_on_threads_give_what_they_give_alone() {
     let lossy = LinkSettings {
@@ -116,7 +116,7 @@ fn equal_experiments_have_equal_outcomes_and_another_seed_another() {
         }
         let (first, second) = (experiment.run(), experiment.run());
         assert_eq!(first, second);
-        // Watching changes nothing.
+        // An observer does not change the run.
         let mut watched = Watcher::default();
         assert_eq!(experiment.run_observed(&mut watched), first);
         experiment.seed += 1;
@@ -124,7 +124,7 @@ fn equal_experiments_have_equal_outcomes_and_another_seed_another() {
     }
 }
 
-/// Counts what the sender's link is given, by the bytes themselves.
+/// Counts the bytes that the sender gives to its link.
 #[derive(Default)]
 struct Recount {
     first: u64,
@@ -151,7 +151,7 @@ impl Observer for Recount {
     }
 }
 
-/// The retransmission ratio rests on them.
+/// The retransmission ratio is computed from these counters.
 #[test]
 fn a_senders_counters_are_those_of_the_packets_on_its_link() {
     let lossy = LinkSettings {
@@ -174,8 +174,8 @@ fn a_senders_counters_are_those_of_the_packets_on_its_link() {
     }
 }
 
-/// The same on every machine. A change to hosts, links or this experiment changes the
-/// number: it is then to be replaced, in the same commit.
+/// The digest is the same on every machine. A change to hosts, links or this experiment changes
+/// it: replace it in the same commit.
 #[test]
 fn digest_of_a_lossy_run_is_the_same_on_every_machine() {
     let lossy = LinkSettings {
@@ -197,7 +197,7 @@ fn digest_of_a_lossy_run_is_the_same_on_every_machine() {
 
 const DIGEST: u64 = 2_408_739_107_942_155_153;
 
-/// What TCP can use of a link with enough of a queue, less headers: 1448 of 1500 bytes.
+/// What TCP can use of a link with a sufficient queue, without headers: 1448 of 1500 bytes.
 #[test]
 fn bulk_transfers_use_the_link_but_for_headers_and_the_start() {
     for preset in [
@@ -214,7 +214,7 @@ fn bulk_transfers_use_the_link_but_for_headers_and_the_start() {
     }
 }
 
-/// A window smaller than the link is long gives window / round trip.
+/// With a window below the bandwidth-delay product, the goodput is window / round trip.
 #[test]
 fn receivers_window_bounds_the_rate() {
     let mut experiment = download(5_000_000, Preset::Sack, &radio());
@@ -285,7 +285,7 @@ fn acks_cost_time_on_a_half_duplex_medium() {
     let [full, half, full_each, half_each] = times[..] else {
         panic!("four runs");
     };
-    // Per segment 2000 bytes of medium; an ACK takes 552, every second one or each.
+    // A segment takes 2000 bytes of the medium. An ACK takes 552, one for every second segment or each.
     assert!((full_each / full - 1.0).abs() < 0.05, "{times:?}");
     assert!(
         (half / full - (2000.0 + 276.0) / 2000.0).abs() < 0.06,
@@ -325,7 +325,7 @@ fn stall_is_from_the_links_return_to_the_first_new_byte() {
     experiment.series_interval = Some(Duration::from_millis(250));
     let outcome = experiment.run();
     let transfer = &outcome.transfers[0];
-    // The series has the link's state also while nothing is on it.
+    // The series has the link's state even while no packet is on the link.
     let down = transfer.series.iter().filter(|sample| !sample.link_up);
     let down: Vec<Instant> = down.map(|sample| sample.at).collect();
     assert_eq!((down.len(), down[0]), (28, Instant::from_millis(4000)));
@@ -340,7 +340,7 @@ fn stall_is_from_the_links_return_to_the_first_new_byte() {
     assert_eq!(transfer.stalls_total(), stall.length);
 }
 
-/// F-RTO and probes for tail losses send new data beyond the hole first: that ends no stall.
+/// F-RTO and tail loss probes first send new data beyond the hole: that does not end a stall.
 #[test]
 fn a_stall_ends_with_the_first_new_byte_in_order() {
     let radio = LinkSettings {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Between an engine at a host and that host.
+//! The state between an engine at a host and that host.
 
 use core::net::IpAddr;
 use std::collections::{BTreeSet, VecDeque};
@@ -11,14 +11,14 @@ use crate::packet::Packet;
 /// What a host has beside its engine.
 #[derive(Debug, Default)]
 pub(super) struct AtHost {
-    /// Peers whose segments the engine has, and not only copies of them.
+    /// Peers whose segments the engine takes. Of other peers it gets copies.
     taken: BTreeSet<IpAddr>,
     /// Packets on their way up to the host.
     pub(super) up: VecDeque<Packet>,
 }
 
 impl AtHost {
-    /// Whether the engine takes the segment, and does not get a copy.
+    /// Whether the engine takes the segment. False: the engine gets a copy.
     pub(super) fn takes(&self, direction: Direction, packet: &Packet) -> bool {
         packet.segment().is_some_and(|segment| {
             let peer = FlowKey::of(segment, direction).mh.address;

@@ -2,9 +2,9 @@
 //! A node that reports to senders that its link is bad (explicit bad state notification: Bakshi,
 //! Krishna, Vaidya and Pradhan, 1997).
 //!
-//! The paper's base station sends a message to a packet's source for each attempt over the link
-//! that fails. Here a message goes to each FH with unacknowledged data: for each attempt that fails
-//! on a link that retransmits, and at an outage's begin and then in equal intervals.
+//! The paper's base station sends a message to a packet's source for each failed attempt over the
+//! link. Here a message goes to each FH with unacknowledged data: for each failed attempt on a link
+//! that retransmits, and at an outage's start and then at equal intervals.
 
 use std::collections::BTreeMap;
 
@@ -15,24 +15,24 @@ use super::{Carried, DSCP_DEFAULT, Event, Network};
 use crate::observe::LinkId;
 use crate::packet::{Body, NodeId, Packet};
 
-/// What such a node is to be.
+/// The configuration of such a node.
 #[derive(Clone, Copy, Debug)]
 pub struct BadLinkRole {
     /// The link toward the MHs.
     pub wireless: LinkId,
-    /// From one message to the next; one microsecond at least.
+    /// Interval between messages, at least one microsecond.
     pub every: Duration,
 }
 
 /// The shortest `every`: messages without a pause would stop the clock.
 const INTERVAL_MIN: Duration = Duration::from_micros(1);
 
-/// What has passed of a connection.
+/// The noted state of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Passed {
     /// The FH's and the MH's nodes.
     nodes: [NodeId; 2],
-    /// After the highest byte for the MH.
+    /// The number after the highest byte sent to the MH.
     end: SeqNum,
     /// The highest ACK of the MH.
     acknowledged: SeqNum,
@@ -44,16 +44,16 @@ struct Passed {
 pub(super) struct BadLinkNode {
     role: BadLinkRole,
     node: NodeId,
-    /// By the FH's and the MH's endpoints: those whose FH may still wait for an ACK.
+    /// Connections whose FH may still wait for an ACK, by the FH's and the MH's endpoints.
     connections: BTreeMap<[Endpoint; 2], Passed>,
-    /// When the next messages of an outage go.
+    /// When the next messages of an outage are sent.
     next_at: Option<Instant>,
-    /// Attempts of the link that it has reported.
+    /// Lost attempts of the link that the node has reported.
     attempts_lost: u64,
 }
 
 impl BadLinkNode {
-    /// How many it has noted.
+    /// The number of connections noted.
     #[cfg(test)]
     pub(super) fn connections(&self) -> usize {
         self.connections.len()
@@ -104,7 +104,7 @@ impl BadLinkNode {
 }
 
 impl Network {
-    /// Makes a node send those messages.
+    /// Makes a node send such messages.
     pub fn add_bad_link_messages(&mut self, node: NodeId, role: BadLinkRole) {
         self.nodes[node.0 as usize].bad_link = Some(self.bad_links.len() as u32);
         self.bad_links.push(BadLinkNode {
@@ -125,7 +125,7 @@ impl Network {
         self.forward(node, &carried.packet, carried.dscp);
     }
 
-    /// Links are down from now on: their senders get messages.
+    /// Links are down from now on: their FHs get messages.
     pub(super) fn note_bad_links(&mut self, links: &[LinkId]) {
         for (id, reporter) in self.bad_links.iter_mut().enumerate() {
             if links.contains(&reporter.role.wireless) {
@@ -135,10 +135,10 @@ impl Network {
         }
     }
 
-    /// A message to each sender that waits, as long as the link is down.
+    /// Sends a message to each FH that waits, as long as the link is down.
     pub(super) fn handle_bad_link(&mut self, id: u32) {
         let reporter = &mut self.bad_links[id as usize];
-        // Of an outage that has ended, and another one has begun since.
+        // An event of an earlier outage: another outage has begun since.
         if reporter.next_at.is_none_or(|at| at != self.now) {
             return;
         }
@@ -155,8 +155,8 @@ impl Network {
         self.queue.push(next, Event::BadLink(id));
     }
 
-    /// Messages if attempts over this medium have failed since the last time. On a link without a rate they are late:
-    /// no event shows the end of an attempt there.
+    /// Sends messages if attempts over this medium were lost since the last call. On a link without a rate they are
+    /// late: no event shows the end of an attempt there.
     pub(super) fn report_lost_attempts(&mut self, medium: u32) {
         let lost = self.media[medium as usize].model.attempts_lost();
         for id in 0..self.bad_links.len() {
@@ -169,7 +169,7 @@ impl Network {
         }
     }
 
-    /// A message to each sender that waits for an ACK.
+    /// Sends a message to each FH that waits for an ACK.
     fn send_bad_link_messages(&mut self, id: u32) {
         let reporter = &self.bad_links[id as usize];
         let node = reporter.node;

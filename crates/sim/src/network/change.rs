@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What changes while the network runs: links that go and come, a router's route to a host,
-//! and the link that a moving host is on.
+//! Changes while the network runs: links that go down and up, a router's route to a host, and the
+//! link of a moving host.
 
 use holdfast_core::LinkEvent;
 use holdfast_link::MediumState;
@@ -10,16 +10,16 @@ use super::{Event, Network, Seen};
 use crate::observe::LinkId;
 use crate::packet::NodeId;
 
-/// What becomes different.
+/// A change of routes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    /// What is for `destination` leaves `node` by `by`.
+    /// Packets for `destination` leave `node` by `by`.
     Route {
         node: NodeId,
         destination: NodeId,
         by: LinkId,
     },
-    /// Everything leaves `node` by `uplink`, and comes by `downlink`.
+    /// All packets leave `node` by `uplink`, and come by `downlink`.
     Cell {
         node: NodeId,
         downlink: LinkId,
@@ -28,7 +28,7 @@ pub(super) enum Change {
 }
 
 impl Network {
-    /// From `at` on, what is for `destination` leaves `node` by the link `by`.
+    /// From `at` on, packets for `destination` leave `node` by the link `by`.
     pub fn change_route(&mut self, at: Instant, node: NodeId, destination: NodeId, by: LinkId) {
         self.add_change(
             at,
@@ -40,9 +40,9 @@ impl Network {
         );
     }
 
-    /// From `at` on, the moving host `node` is on the link with these directions, the one
-    /// toward it first: it sends all by it, and the stalls of its connections are those
-    /// after that link's outages.
+    /// From `at` on, the moving host `node` is on the link with these directions; the first one leads
+    /// toward it. It sends everything by this link. The stalls of its connections are those after
+    /// this link's outages.
     pub fn change_cell(&mut self, at: Instant, node: NodeId, [downlink, uplink]: [LinkId; 2]) {
         let change = Change::Cell {
             node,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compression on the way from a gateway to its mobiles: the daemon's own code at both ends, on
-//! the bytes that the packets stand for.
+//! Compression between a gateway and its mobiles: the daemon's own code at both ends, with the
+//! bytes that the packets stand for.
 
 use std::collections::VecDeque;
 
@@ -13,14 +13,14 @@ use super::{ConnectionId, Event, Network};
 use crate::content::ContentKind;
 use crate::packet::{Body, NodeId, Packet};
 
-/// Compressed payloads that are remembered: more than any queue holds packets.
+/// Most compressed payloads that are stored: more than any queue holds packets.
 const PAYLOADS_MAX: usize = 16_384;
 /// The payload for which a gateway's compression time is given, bytes.
 const TIMED_BYTES: u32 = 1_400;
 /// The stream of bytes that no host has sent.
 const NO_STREAM: u32 = u32::MAX;
 
-/// The payloads of compressed packets on their way, each with its number.
+/// The payloads of compressed packets in flight, each with its number.
 #[derive(Debug, Default)]
 pub(super) struct Payloads {
     first: u32,
@@ -46,14 +46,14 @@ impl Payloads {
     }
 }
 
-/// What a gateway's processor is at.
+/// The state of a gateway's processor.
 #[derive(Debug, Default)]
 pub(super) struct Compressing {
     waiting: VecDeque<(Packet, u8)>,
     busy_until: Instant,
 }
 
-/// A host's decompressor, once something compressed has come.
+/// A host's decompressor, once a compressed packet has come.
 #[derive(Default)]
 pub(super) struct MobileDecompression(Option<Box<Decompressor>>);
 
@@ -66,13 +66,13 @@ impl core::fmt::Debug for MobileDecompression {
 }
 
 impl Network {
-    /// What a connection's end sends is this.
+    /// Sets the kind of payload that a connection's end sends.
     pub fn set_content(&mut self, id: ConnectionId, content: ContentKind) {
         self.slots[id.0 as usize].content = content;
     }
 
-    /// A gateway knows of the mobiles with M-TCP that they can decompress: their registration,
-    /// at once and for the whole run.
+    /// Registers the mobiles with M-TCP at a gateway as able to decompress, at once and for the whole
+    /// run.
     pub(super) fn notify_abilities(&mut self, id: u32) {
         let slots = self.slots.iter();
         let able = slots.filter(|slot| slot.connection.decompresses());
@@ -85,7 +85,7 @@ impl Network {
         engine.handle_abilities(&addresses, abilities, 1, until);
     }
 
-    /// A piece of the cache that is to be compressed, as packets.
+    /// Compresses a piece of the cache, and sends its packets.
     pub(super) fn send_compressed(
         &mut self,
         id: u32,
@@ -114,7 +114,7 @@ impl Network {
         }
     }
 
-    /// Toward the MHs, behind what is being compressed.
+    /// Sends a packet toward the MHs, behind packets that are being compressed.
     pub(super) fn forward_in_turn(&mut self, id: u32, packet: &Packet, dscp: u8) {
         self.forward_after(id, packet, dscp, Duration::ZERO);
     }
@@ -132,7 +132,7 @@ impl Network {
         self.queue.push(at, Event::Compressed(id));
     }
 
-    /// A packet is compressed, or has waited for one that is now.
+    /// A packet has been compressed, or has waited for such a packet: it leaves.
     pub(super) fn handle_compressed(&mut self, id: u32) {
         let gateway = &mut self.engines[id as usize];
         if let Some((packet, dscp)) = gateway.compressing.waiting.pop_front() {
@@ -140,7 +140,7 @@ impl Network {
         }
     }
 
-    /// What goes up the stack of the host at `node`: restored, if it is compressed and can be.
+    /// The packet for the stack of the host at `node`, decompressed if needed. None: that failed.
     pub(super) fn restore(&mut self, node: NodeId, packet: &Packet) -> Option<Packet> {
         let Body::Tcp(tcp) = &packet.body else {
             return Some(*packet);

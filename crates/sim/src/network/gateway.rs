@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node with the gateway's engine: the very object of the daemon, between the packets
-//! of the simulation.
+//! A node with the gateway's engine: the same object as in the daemon, between the packets of
+//! the simulation.
 
 use core::net::IpAddr;
 
@@ -18,17 +18,16 @@ use super::{Carried, DSCP_DEFAULT, Event, Network};
 use crate::observe::LinkId;
 use crate::packet::{NodeId, Packet};
 
-/// How the gateway learns of outages besides by silence.
+/// How the gateway learns of outages, apart from silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSignal {
     /// What reports it.
     pub source: LinkSource,
-    /// From the begin of an outage to its report; none: no report.
+    /// Time from the start of an outage to its report; none: no report.
     pub down_after: Option<Duration>,
-    /// From its end to its report; none: no report.
+    /// Time from the end of an outage to its report; none: no report.
     pub up_after: Option<Duration>,
-    /// The time of a warning before an outage that the link is going down soon; none: there is
-    /// no warning.
+    /// A warning comes this long before an outage; none: no warning.
     pub warned_before: Option<Duration>,
 }
 
@@ -44,23 +43,23 @@ impl LinkSignal {
     }
 }
 
-/// What a gateway is to be.
+/// The configuration of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayRole {
     /// The engine's settings.
     pub settings: Settings,
-    /// The link toward the MHs: what goes out by it is downlink, what comes in from its
-    /// other end is uplink, everything else passes by the engine.
+    /// The link toward the MHs. Packets that leave by it are downlink, packets from its other end are
+    /// uplink. All others bypass the engine.
     pub wireless: LinkId,
     /// What reports that link's outages to it.
     pub signal: Option<LinkSignal>,
-    /// When a new engine replaces it.
+    /// When a new engine replaces the old one.
     pub restarts: Vec<Instant>,
-    /// The DSCP of what the engine resends ahead of ordinary traffic, 0 to 63: links with
-    /// a [`priority_dscp_min`](holdfast_link::LinkSettings::priority_dscp_min) up to it
-    /// serve that first. None: as its sender sent it.
+    /// The DSCP of packets that the engine retransmits ahead of ordinary traffic, 0 to 63. Links with
+    /// a [`priority_dscp_min`](holdfast_link::LinkSettings::priority_dscp_min) up to it serve them
+    /// first. None: the hosts' DSCP.
     pub resend_dscp: Option<u8>,
-    /// How long it takes to compress 1,400 bytes.
+    /// Time to compress 1,400 bytes.
     pub compression_time: Duration,
 }
 
@@ -70,12 +69,12 @@ pub(super) struct GatewayNode {
     pub(super) engine: Gateway<Packet>,
     actions: Actions<Packet>,
     scheduled: Option<Instant>,
-    /// What an engine would have in its state file.
+    /// The records that an engine would have in its state file.
     records: Vec<FlowRecord>,
     carrier_down: bool,
     /// Packets that are being compressed, or wait behind one that is.
     pub(super) compressing: Compressing,
-    /// At a host: what it has beside the engine.
+    /// The state between the engine and its host; none: the engine is not at a host.
     pub(super) host: Option<AtHost>,
 }
 
@@ -94,7 +93,7 @@ impl Network {
         self.nodes[node.0 as usize].engine = Some(self.add_engine(node, role, None));
     }
 
-    /// An engine more, and its number.
+    /// Adds an engine, and returns its number.
     pub(super) fn add_engine(
         &mut self,
         node: NodeId,
@@ -150,7 +149,7 @@ impl Network {
         } else {
             None
         };
-        // What is corrupted is no segment to be believed: passed on, as the daemon does.
+        // A corrupted packet has no valid segment: it passes, as in the daemon.
         let segment = packet.segment().filter(|_| !packet.corrupted);
         let (Some(direction), Some(segment)) = (direction, segment) else {
             return self.forward(node, packet, *dscp);
@@ -165,7 +164,7 @@ impl Network {
         }
     }
 
-    /// The engine's verdict on a packet with a segment holds, and its actions follow.
+    /// Applies the engine's verdict on a packet with a segment, then performs its actions.
     pub(super) fn judge(&mut self, id: u32, direction: Direction, packet: &Packet, dscp: u8) {
         let Some((verdict, actions)) = self.verdict(id, direction, packet) else {
             return;
@@ -186,7 +185,7 @@ impl Network {
         self.perform(id, actions);
     }
 
-    /// The engine's verdict on a packet with a segment, and what it asks for; none: it has no
+    /// The engine's verdict on a packet with a segment, and its actions; none: the packet has no
     /// segment.
     pub(super) fn verdict(
         &mut self,
@@ -223,7 +222,7 @@ impl Network {
         });
     }
 
-    /// For what is made in the name of an MH from which nothing has passed here yet.
+    /// A header for packets made in the name of an MH from which nothing has passed here yet.
     fn uplink_header(&self, key: &FlowKey) -> Option<Packet> {
         let slot_of = |address: IpAddr| {
             let mut slots = self.slots.iter();
@@ -233,14 +232,14 @@ impl Network {
         Some(Packet::made((mh.node, key.mh), (fh.node, key.fh)))
     }
 
-    /// What an engine knows of these addresses' flows, for another station.
+    /// The engine's state of these addresses' flows, for another station.
     pub(super) fn export(&mut self, id: u32, addresses: &[IpAddr]) -> Vec<FlowState> {
         self.act(id, |engine, now, actions| {
             engine.export(addresses, now, actions)
         })
     }
 
-    /// What was held of these flows goes on.
+    /// The engine sends what it held of these flows.
     pub(super) fn go(&mut self, id: u32, flows: &[FlowKey]) {
         self.act(id, |engine, now, actions| engine.go(flows, now, actions));
     }
@@ -271,7 +270,7 @@ impl Network {
         });
     }
 
-    /// Lets the engine do something, and does what it asks for.
+    /// Calls the engine, then performs its actions.
     fn act<T>(
         &mut self,
         id: u32,
@@ -284,7 +283,7 @@ impl Network {
         done
     }
 
-    /// Does what the engine asks for, in order.
+    /// Performs the engine's actions, in order.
     pub(super) fn perform(&mut self, id: u32, mut actions: Actions<Packet>) {
         let gateway = &mut self.engines[id as usize];
         if let Some(host) = &mut gateway.host {
@@ -295,7 +294,7 @@ impl Network {
         for action in actions.drain(..) {
             match action {
                 Action::Resend(resend) => {
-                    // Hosts send all their packets with the default.
+                    // Hosts send all their packets with the default DSCP.
                     let dscp = ahead_dscp.filter(|_| resend.ahead).unwrap_or(DSCP_DEFAULT);
                     Packet::of_resend(&resend, &mut pieces);
                     if resend.compress.is_some() {
@@ -312,7 +311,7 @@ impl Network {
                 Action::Repeat(packet) => {
                     self.forward_in_turn(id, &packet, DSCP_DEFAULT);
                 }
-                // Hosts of the simulator ignore it, as most systems do.
+                // The simulator's hosts ignore notifications, as most systems do.
                 Action::Notify(_) => {}
                 Action::Record(record) => self.engines[id as usize].keep(record),
             }
@@ -332,7 +331,7 @@ impl Network {
         }
     }
 
-    /// Links have changed: the report is in flight.
+    /// Links have changed: schedules the reports.
     pub(super) fn note_change_for_engines(&mut self, links: &[LinkId], event: LinkEvent) {
         for (id, gateway) in self.engines.iter().enumerate() {
             let Some(signal) = gateway.role.signal else {
@@ -350,15 +349,15 @@ impl Network {
         }
     }
 
-    /// The first outage of the engine's link that begins after `after` is announced, if
-    /// outages are.
+    /// Schedules the warning of the first outage of the engine's link that begins after `after`, if
+    /// there are warnings.
     fn schedule_warning(&mut self, id: u32, after: Instant) {
         let role = &self.engines[id as usize].role;
         let Some(before) = role.signal.and_then(|signal| signal.warned_before) else {
             return;
         };
         let medium = self.links[role.wireless.0 as usize].medium;
-        // A copy: the original goes with the time, and this looks ahead of it.
+        // A copy: the original must not run ahead of the time.
         let mut schedule = self.media[medium as usize].schedule.clone();
         let mut at = after;
         while let Some(change) = schedule.next_change(at) {
@@ -370,7 +369,7 @@ impl Network {
         }
     }
 
-    /// The addresses of connections' ends beyond a link, for messages of mobiles.
+    /// The addresses of the connections' ends on a node, for messages of mobiles.
     pub(super) fn mobile_addresses(&self, node: NodeId) -> Vec<IpAddr> {
         let mut addresses: Vec<IpAddr> = self
             .slots
@@ -383,7 +382,7 @@ impl Network {
         addresses
     }
 
-    /// The link is going down soon.
+    /// A warning arrives: the link is going down soon.
     pub(super) fn warn_engine(&mut self, id: u32, begins: Instant) {
         self.act(id, |engine, now, actions| {
             let event = LinkEvent::GoingDownSoon(Some(begins.saturating_since(now)));
@@ -392,7 +391,7 @@ impl Network {
         self.schedule_warning(id, begins);
     }
 
-    /// The report has arrived.
+    /// A report arrives.
     pub(super) fn notify_engine(&mut self, id: u32, event: LinkEvent) {
         let gateway = &self.engines[id as usize];
         let mobiles = self.links[gateway.role.wireless.0 as usize].to;
@@ -416,7 +415,7 @@ impl Network {
         });
     }
 
-    /// A new engine, with what the old one has written down.
+    /// Replaces the engine. The new one gets the records of the old one.
     pub(super) fn restart_engine(&mut self, id: u32) {
         let now = self.now;
         let gateway = &mut self.engines[id as usize];
@@ -445,7 +444,7 @@ impl GatewayNode {
         self.role.wireless
     }
 
-    /// What comes for these flows is kept.
+    /// The engine holds what comes for these flows.
     pub(super) fn hold(&mut self, flows: &[FlowKey]) {
         self.engine.hold(flows);
     }

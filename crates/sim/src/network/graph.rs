@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a network is made of, and the ways through it.
+//! The parts of a network, and the routes through it.
 
 use std::collections::VecDeque;
 
@@ -12,14 +12,14 @@ use crate::observe::LinkId;
 use crate::packet::NodeId;
 use crate::tcp::Connection;
 
-/// How a medium is made.
+/// The configuration of a medium.
 #[derive(Clone, Debug)]
 pub struct MediumPlan {
     /// Its link model's plan.
     pub plan: LinkPlan,
     /// The seed of its random parts.
     pub seed: u64,
-    /// The seed of its outages: those of equal seed and plan fail together.
+    /// The seed of its outages: media with equal seed and plan fail together.
     pub outage_seed: u64,
     /// Bytes added to each IP packet.
     pub overhead_bytes: u32,
@@ -28,13 +28,13 @@ pub struct MediumPlan {
 }
 
 impl Network {
-    /// A node more.
+    /// Adds a node.
     pub fn add_node(&mut self) -> NodeId {
         self.nodes.push(Node::default());
         NodeId(self.nodes.len() as u32 - 1)
     }
 
-    /// A link between two nodes; gives the numbers of its directions, `a` to `b` first.
+    /// Adds a link between two nodes; returns the numbers of its directions, `a` to `b` first.
     pub fn add_link(
         &mut self,
         a: NodeId,
@@ -49,7 +49,7 @@ impl Network {
         ]
     }
 
-    /// A link whose two directions take turns on one medium.
+    /// Adds a link whose two directions take turns on one medium.
     pub fn add_half_duplex(&mut self, a: NodeId, b: NodeId, both: MediumPlan) -> [LinkId; 2] {
         let medium = self.add_medium(&both);
         [
@@ -82,10 +82,10 @@ impl Network {
         id
     }
 
-    /// An end of a connection; opened at `opens_at`, or waiting for a SYN.
+    /// Adds an end of a connection: opened at `opens_at`, or waiting for a SYN.
     ///
-    /// `expects` are the bytes that it is to receive: [`Self::is_delivered`] counts on
-    /// them. `watches` is the link whose outages make its stalls.
+    /// `expects` are the bytes that it is to receive, for [`Self::is_delivered`]. `watches` is the
+    /// link whose outages cause its stalls.
     pub fn add_connection(
         &mut self,
         node: NodeId,
@@ -108,7 +108,7 @@ impl Network {
         ConnectionId(id)
     }
 
-    /// Shortest ways from everywhere to everywhere, breadth first.
+    /// Finds the shortest routes between all nodes, breadth first.
     pub(super) fn find_routes(&mut self) {
         let count = self.nodes.len();
         self.routes = vec![vec![NO_LINK; count]; count];

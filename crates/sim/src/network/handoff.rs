@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Base stations that hand MHs over: beside the engine of each the daemon's own
-//! [`Handoff`], the messages between stations, and the copies that they send to a
-//! group.
+//! Base stations that hand MHs over. Each has the daemon's own [`Handoff`] beside its engine. Here
+//! are the messages between stations, and the copies that they send to a group.
 //!
-//! Messages and copies take an equal time from station to station and are not lost: they go
-//! beside the links. An MH is all connections' ends beyond the stations' links; the message that
-//! it is at a station arrives when ordered ([`Network::register`]).
+//! Messages and copies do not use the links: all take the same time, and none is lost. The MH is
+//! all connections' ends beyond the stations' links. Its registration at a station arrives at a
+//! given time ([`Network::register`]).
 
 use core::net::IpAddr;
 use std::collections::{BTreeSet, VecDeque};
@@ -43,13 +42,13 @@ impl Copied for Copy {
 /// The mobile's report about its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MobileMessage {
-    /// It is here.
+    /// The mobile is in this station's cell.
     Here,
-    /// It will be gone soon.
+    /// The mobile will leave soon.
     Leaving,
 }
 
-/// On its way from one station to another, by the engines' numbers.
+/// In flight from one station to another, by the engines' numbers.
 #[derive(Debug)]
 enum Mail {
     Message {
@@ -64,7 +63,7 @@ enum Mail {
     },
 }
 
-/// What stands beside an engine.
+/// The station beside an engine.
 #[derive(Debug)]
 struct Station {
     handoff: Handoff<Copy>,
@@ -81,7 +80,7 @@ impl Station {
     }
 }
 
-/// All stations of a network; none: there are no handoffs.
+/// All stations of a network; empty: there are no handoffs.
 #[derive(Debug, Default)]
 pub(super) struct Stations {
     /// In the order of the engines.
@@ -90,15 +89,15 @@ pub(super) struct Stations {
     mail_time: Duration,
     /// The mobile's link epoch.
     epoch: u64,
-    /// What buffered packets took at most, of all stations together.
+    /// Most bytes in the buffers of all stations at one time.
     bytes_max: usize,
-    /// The longest record of a connection that one has given another.
+    /// The longest record of a connection that one station has sent to another, bytes.
     state_bytes_max: usize,
 }
 
 impl Network {
-    /// Makes base stations of all gateways, neighbours of each other. What one sends to
-    /// another takes `mail_time`.
+    /// Makes all gateways base stations that are neighbours of each other. A message or a copy between
+    /// them takes `mail_time`.
     pub fn connect_stations(&mut self, settings: &HandoffSettings, mail_time: Duration) {
         let count = self.engines.len() as u32;
         self.stations.mail_time = mail_time;
@@ -120,8 +119,8 @@ impl Network {
             .collect();
     }
 
-    /// At `at` the gateway on `node` receives the MHs' registrations; with `leaving`,
-    /// that they will be gone soon.
+    /// At `at` the gateway on `node` receives the MHs' registrations; with `leaving`, their report that
+    /// they will leave soon.
     pub fn register(&mut self, at: Instant, node: NodeId, leaving: bool) {
         let message = if leaving {
             MobileMessage::Leaving
@@ -133,13 +132,13 @@ impl Network {
         }
     }
 
-    /// What packets kept by the stations took at most at a time, bytes of IP packets.
+    /// Most bytes of IP packets in the stations' buffers at one time.
     pub fn buffered_bytes_max(&self) -> usize {
         self.stations.bytes_max
     }
 
-    /// The stations' counters: mobiles taken over, packets kept, delivered from there, and
-    /// not kept for want of room.
+    /// The stations' counters: mobiles taken over, packets buffered, delivered from buffers or
+    /// copies, and not buffered because there was no room.
     pub fn handoff_counters(&self) -> [u64; 4] {
         let mut sums = [0; 4];
         for station in &self.stations.all {
@@ -152,7 +151,7 @@ impl Network {
         sums
     }
 
-    /// The longest record of a connection that one station has given another, bytes.
+    /// The longest record of a connection that one station has sent to another, bytes.
     pub fn handoff_state_bytes_max(&self) -> usize {
         self.stations.state_bytes_max
     }
@@ -183,8 +182,7 @@ impl Network {
         self.notify_link(id, &addresses, event, LinkSource::Signal);
     }
 
-    /// What becomes of a packet for an MH that came by the wired route. True: the engine is
-    /// to have it.
+    /// Decides on a packet for an MH that came by the wired route. True: the engine gets it.
     pub(super) fn arrives_at_station(&mut self, id: u32, packet: &Packet) -> bool {
         let (now, Some(segment)) = (self.now, packet.segment().copied()) else {
             return true;
@@ -269,14 +267,14 @@ impl Network {
         });
     }
 
-    /// All take the same time: what is posted first is there first.
+    /// All mail takes the same time, so it arrives in the order of posting.
     fn post(&mut self, mail: Mail) {
         self.stations.mail.push_back(mail);
         self.queue
             .push(self.now + self.stations.mail_time, Event::Mail);
     }
 
-    /// Lets a station act, if there is one beside the engine, and does what it asks for.
+    /// Calls a station, if there is one beside the engine, then performs its actions.
     fn with_station(
         &mut self,
         id: u32,
@@ -350,7 +348,7 @@ impl Network {
         }
     }
 
-    /// What the engine knows of a mobile's flows goes to a neighbour.
+    /// Sends the engine's state of a mobile's flows to a neighbour.
     fn export_to(&mut self, id: u32, (mobile, to): (KeyId, PeerId), addresses: &[IpAddr]) {
         let now = self.now;
         let states = self.export(id, addresses);
@@ -362,7 +360,7 @@ impl Network {
         });
     }
 
-    /// What the engine had cached for a mobile that has moved is buffered by the station.
+    /// The station buffers what the engine had cached for a mobile that has moved.
     fn keep_released(&mut self, id: u32, mobile: KeyId, addresses: &[IpAddr]) {
         let now = self.now;
         let pieces = self.release(id, addresses);

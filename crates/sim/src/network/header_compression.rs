@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compression of TCP/IP headers on one direction of a link (RFC 1144). A packet of the model has
-//! header values, no bytes: this computes its length on the medium, and whether the far end restores
-//! its header.
+//! Compression of TCP/IP headers on one direction of a link (RFC 1144). The model's packets have
+//! header values, no bytes. This file computes a packet's length on the medium, and whether the far
+//! end restores its header.
 //!
-//! Packets are compressed in the order in which they come to the queue, so a link that changes the
-//! order is not for it. The link's layer reports what it loses: the far end never gives a difference
-//! to another connection.
+//! Packets are compressed in the order in which they enter the queue, so the link must not reorder
+//! them. The link layer reports lost packets: the far end never applies a difference to another
+//! connection.
 
 use holdfast_wire::{Endpoint, Flags, Segment};
 
@@ -13,12 +13,12 @@ use super::{Carried, Network};
 use crate::observe::LinkId;
 use crate::packet::{Packet, headers_len};
 
-/// Connections that both ends of the link remember (RFC 1144, appendix A: MAX_STATES).
+/// Connections that both ends of the link store (RFC 1144, appendix A: MAX_STATES).
 const SLOTS: usize = 16;
 /// The shortest compressed header, in bytes: the mask of changes and TCP's checksum (RFC 1144,
 /// section 3.2.2).
 pub const COMPRESSED_HEADER_BYTES_MIN: u32 = 3;
-/// The connection's number, if the packet before belonged to another one.
+/// Bytes of the connection's number, sent if the packet before belonged to another connection.
 const CONNECTION_LEN: u32 = 1;
 
 /// How a packet's header is sent.
@@ -32,7 +32,7 @@ pub(super) struct SentHeader {
     pub(super) saved_bytes: u32,
 }
 
-/// What the far end makes of a packet's header.
+/// The result of restoring a packet's header at the far end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestoredHeader {
     /// The header that was sent.
@@ -96,7 +96,7 @@ impl HeaderCompression {
         })
     }
 
-    /// A slot that is not used, or the one that was used longest ago.
+    /// A free slot, or the least recently used one.
     fn slot_for_new_connection(&self) -> usize {
         if self.near.len() < SLOTS {
             return self.near.len();
@@ -162,8 +162,8 @@ impl Network {
         }
     }
 
-    /// A packet whose bits the link has not changed is at the far end of its link. The far end does
-    /// not get another one (RFC 1144, section 4.1).
+    /// Restores the header of a packet that has arrived without bit errors. The far end does not get
+    /// a packet with bit errors (RFC 1144, section 4.1).
     pub(super) fn restore_header(&mut self, carried: &Carried) -> RestoredHeader {
         let link = &mut self.links[carried.link.0 as usize];
         match (&mut link.header_compression, carried.header) {
@@ -310,9 +310,9 @@ mod tests {
             send(&mut link, &first);
             assert_eq!(send(&mut link, &other).saved_bytes, 0, "{other:?}");
         }
-        // The first data behind an ACK with the same numbers are no retransmission.
+        // The first data after an ACK with the same numbers is no retransmission.
         assert_eq!(lens(&[segment(1, 1000, 0), first]), [40, 3]);
-        // Options that stay as they are belong to what is saved.
+        // Unchanged options are part of the saved bytes.
         let options = Options {
             timestamps: Some(Timestamps { tsval: 1, tsecr: 2 }),
             ..Options::default()

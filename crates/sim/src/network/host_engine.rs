@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine at a host's interface, as in `holdfast mobile` with `auto`: to it the other ends are
-//! the MHs, and the host's own connections the FHs.
+//! The engine at a host's interface, as in `holdfast mobile` with `auto`. For the engine, the other ends
+//! are the MHs, and the host's own connections are the FHs.
 //!
 //! A segment to or from a peer that the engine has not named by `Gateway::poll_peer` passes, and the
-//! engine gets a copy. The machine of `mobile` is nearer to the link, as its programs are: it notes what
-//! leaves the engine for the link, and what the engine passes up.
+//! engine gets a copy. The machine of `mobile` is between the engine and the link, as its programs are: it
+//! notes packets from the engine to the link, and packets that the engine passes up.
 
 use holdfast_core::{Direction, LinkSource, Scheme, Settings};
 use holdfast_wire::Duration;
@@ -14,12 +14,12 @@ use super::{DSCP_DEFAULT, Event, GatewayRole, LinkSignal, Network};
 use crate::observe::LinkId;
 use crate::packet::{NodeId, Packet};
 
-/// The engine at the MHs' interface, the very same as in `holdfast mobile` with `auto`.
+/// The engine at the MHs' interface, the same as in `holdfast mobile` with `auto`.
 #[derive(Clone, Debug)]
 pub struct MobileEnginePlan {
     /// The engine's settings.
     pub settings: Settings,
-    /// From the begin or end of an outage to its report; none: it is not reported.
+    /// Time from the start or end of an outage to its report; none: no report.
     pub reported_after: Option<Duration>,
 }
 
@@ -38,10 +38,10 @@ impl MobileEnginePlan {
     }
 }
 
-/// The same on a link.
+/// An engine at a host, on a link.
 #[derive(Clone, Debug)]
 pub struct HostEngineRole {
-    /// What it is to be.
+    /// The engine's plan.
     pub plan: MobileEnginePlan,
     /// The link toward the host, whose outages are reported.
     pub wireless: LinkId,
@@ -104,15 +104,15 @@ impl Network {
         }
     }
 
-    /// The engine at a host that reads this packet. What is corrupted is no segment to be believed:
-    /// it passes, as in the daemon.
+    /// The engine at a host that reads this packet. A corrupted packet has no valid segment: it passes,
+    /// as in the daemon.
     fn host_engine_for(&self, node: NodeId, packet: &Packet) -> Option<u32> {
         let is_readable = packet.segment().is_some() && !packet.corrupted && !self.is_encrypted;
         let engine = self.nodes[node.0 as usize].host_engine;
         engine.filter(|_| is_readable)
     }
 
-    /// Whether the engine takes the packet, and does not get a copy.
+    /// Whether the engine takes the packet. False: the engine gets a copy.
     fn engine_takes(&self, id: u32, direction: Direction, packet: &Packet) -> bool {
         let host = self.engines[id as usize].host.as_ref();
         host.is_some_and(|host| host.takes(direction, packet))
@@ -127,8 +127,8 @@ impl Network {
         }
     }
 
-    /// A packet goes on from an engine: by a link, or up to the host. What goes up is there when the
-    /// engine has done all that it wants: the host's answers come to the engine after that.
+    /// Passes a packet on from an engine: by a link, or up to the host. A packet to the host arrives after
+    /// all of the engine's actions, so that the host's answers come to the engine later.
     pub(super) fn leave_engine(&mut self, id: u32, packet: &Packet, dscp: u8) {
         let gateway = &mut self.engines[id as usize];
         let node = gateway.node;
@@ -152,7 +152,7 @@ impl Network {
         }
     }
 
-    /// Out on a link, past the machine at the node's interface.
+    /// Sends a packet on a link, through the machine at the node's interface.
     fn leave_interface(&mut self, node: NodeId, mut packet: Packet, dscp: u8) {
         self.leaves_mobile(node, &mut packet);
         self.forward(node, &packet, dscp);

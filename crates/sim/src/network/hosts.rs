@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A node's connections: what comes for them, and what they send.
+//! A node's connections: packets for them, and packets that they send.
 
 use super::{Event, Network};
 use crate::packet::{Body, NodeId, Packet};
 
 impl Network {
-    /// A packet has come to the node that it is for.
+    /// A packet has arrived at the node that it is for.
     pub(super) fn deliver(&mut self, node: NodeId, packet: &Packet) {
         let Some(packet) = &self.restore(node, packet) else {
             return;
@@ -43,7 +43,7 @@ impl Network {
         ((entry.0, entry.1) == (own, peer)).then_some(entry.2)
     }
 
-    /// A segment for a connection.
+    /// A segment for a connection has arrived.
     pub(super) fn input(&mut self, id: u32, packet: &Packet) {
         let mut out = core::mem::take(&mut self.scratch);
         let slot = &mut self.slots[id as usize];

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A moving host with the machine of `holdfast_core::mobile_host` at its link: the very object
-//! of `holdfast mobile`, between the host's connections and the network.
+//! A moving host with the machine of `holdfast_core::mobile_host` at its link: the same object
+//! as in `holdfast mobile`, between the host's connections and the network.
 //!
-//! What `bpf/mobile.bpf.c` does for the daemon is done here: each flow's newest ACK header is
-//! noted (`noted`), its window closed while that is ordered, ACKs made that look like
-//! the host's last one, and with `wake` a segment of each bulk download withheld (`withheld`). Made
-//! ACKs are not noted themselves, as they go past the programs there. ICMP is not simulated: of a
-//! wake-up there are the ACKs of the host's own number alone.
+//! This file does what `bpf/mobile.bpf.c` does for the daemon. It notes each flow's newest ACK
+//! header (`noted`), closes its window while the machine orders that, and makes ACKs that look
+//! like the host's last one. With `wake` it withholds a segment of each bulk download
+//! (`withheld`). Made ACKs are not noted: in the daemon they bypass the programs. ICMP is not
+//! simulated: a wake-up is only an ACK with the host's own number.
 
 use std::collections::BTreeMap;
 
@@ -27,32 +27,32 @@ use withheld::Withheld;
 mod noted;
 mod withheld;
 
-/// After an outage a warning of the next one comes no sooner than this: the report of link up
+/// Least time between the end of an outage and the warning of the next one: the report of link up
 /// comes first.
 const AFTER_RETURN: Duration = Duration::from_nanos(1);
 
-/// Flows that are followed: the daemon's default (`mobile.flows_max`).
+/// Most flows that are followed: the daemon's default (`mobile.flows_max`).
 const FLOWS_MAX: usize = 8192;
 
-/// What the MHs do for their own flows (`holdfast_core::mobile_host`, the very same as in
-/// `holdfast mobile`), and the reports about their link, the last hop.
+/// What the MHs do for their own flows (`holdfast_core::mobile_host`, the same as in `holdfast
+/// mobile`), and the reports about their link, the last hop.
 #[derive(Clone, Copy, Debug)]
 pub struct MobilePlan {
     /// The machine's settings, the scheme among them.
     pub settings: MobileHostSettings,
-    /// From the begin or end of an outage to its report; none: it is not reported.
+    /// Time from the start or end of an outage to its report; none: no report.
     pub reported_after: Option<Duration>,
-    /// A warning with its time comes this long before an outage; sooner than that after the last
-    /// one: as soon as the link is up. None: never.
+    /// A warning comes this long before an outage, but not before the last outage has ended. None: no
+    /// warning.
     pub warned_before: Option<Duration>,
-    /// At this time link down and link up are reported although the link stays as it is; none:
+    /// At this time link down and link up are reported, although the link does not change; none:
     /// never.
     pub false_alarm_at: Option<Duration>,
-    /// With `wake`: outages without a report are looked for, as in `holdfast mobile`.
+    /// With `wake`: detects outages without a report, as in `holdfast mobile`.
     pub detects_silence: bool,
 }
 
-/// What a moving host does for its own flows, and what is reported to it of its link.
+/// What a moving host does for its own flows, and the reports about its link.
 #[derive(Clone, Copy, Debug)]
 pub struct MobileRole {
     /// Settings and reports.
@@ -68,7 +68,7 @@ pub(super) struct MobileNode {
     node: NodeId,
     machine: MobileHost,
     flows: BTreeMap<FlowKey, Followed>,
-    /// Segments that have come.
+    /// Segments received.
     segments: u64,
     scheduled: Option<Instant>,
 }
@@ -77,23 +77,23 @@ pub(super) struct MobileNode {
 #[derive(Debug)]
 struct Followed {
     noted: Noted,
-    /// With `wake`.
+    /// The state of `wake`; none: another scheme.
     withheld: Option<Withheld>,
-    /// What is ordered for its window.
+    /// The machine's order for its window.
     order: Option<WindowOrder>,
 }
 
-/// What is ordered for a window.
+/// An order for a window.
 #[derive(Clone, Copy, Debug)]
 enum WindowOrder {
-    /// It is 0.
+    /// The window is 0.
     Closed,
-    /// It ends here at the latest.
+    /// The window ends at this number at the latest.
     Until(SeqNum),
 }
 
 impl Followed {
-    /// What the machine decides from; none: the host has sent no ACK yet.
+    /// The state from which the machine decides; none: the host has sent no ACK yet.
     fn observed(&self) -> Option<HostFlow> {
         let flow = self.noted.flow()?;
         let download = self.withheld.as_ref().map(Withheld::download);
@@ -137,7 +137,7 @@ impl Network {
         }
     }
 
-    /// At egress of a host: noted, its window closed if that is ordered.
+    /// Egress of a host: notes a packet, and closes its window if ordered.
     pub(super) fn leaves_mobile(&mut self, node: NodeId, packet: &mut Packet) {
         let now = self.now;
         let Some(id) = self.mobile_that_reads(node) else {
@@ -147,7 +147,7 @@ impl Network {
         self.schedule_mobile(id);
     }
 
-    /// About to reach a host's connections.
+    /// Ingress of a host, before its connections: notes a segment.
     pub(super) fn reaches_mobile(&mut self, node: NodeId, segment: &Segment) {
         let now = self.now;
         let Some(id) = self.mobile_that_reads(node) else {
@@ -156,13 +156,13 @@ impl Network {
         self.mobiles[id as usize].note_ingress(segment, now);
     }
 
-    /// The machine at a node's interface, if there are segments to be read.
+    /// The machine at a node's interface, if it can read segments.
     fn mobile_that_reads(&self, node: NodeId) -> Option<u32> {
         let mobile = self.nodes[node.0 as usize].mobile;
         mobile.filter(|_| !self.is_encrypted)
     }
 
-    /// Links go down or up: the report will come.
+    /// Links go down or up: schedules the reports.
     pub(super) fn note_change_for_mobiles(&mut self, links: &[LinkId], event: LinkEvent) {
         for (id, mobile) in self.mobiles.iter().enumerate() {
             if let (true, Some(after)) = (
@@ -186,14 +186,14 @@ impl Network {
         self.perform_of_mobile(id, actions);
     }
 
-    /// The first outage that begins after `after` is announced, if outages are.
+    /// Schedules the warning of the first outage that begins after `after`, if there are warnings.
     fn announce_next_outage(&mut self, id: u32, after: Instant) {
         let role = &self.mobiles[id as usize].role;
         let Some(before) = role.plan.warned_before else {
             return;
         };
         let medium = self.links[role.wireless.0 as usize].medium;
-        // A copy: the original goes with the time, and this looks ahead of it.
+        // A copy: the original must not run ahead of the time.
         let mut schedule = self.media[medium as usize].schedule.clone();
         let (mut at, mut back) = (after, Instant::ZERO);
         while let Some(change) = schedule.next_change(at) {
@@ -203,13 +203,14 @@ impl Network {
                 continue;
             }
             let ahead = change.saturating_since(Instant::ZERO).min(before);
-            let word_at = (change - ahead).max(back).max(self.now);
-            self.queue.push(word_at, Event::MobileWarning(id, change));
+            let warning_at = (change - ahead).max(back).max(self.now);
+            self.queue
+                .push(warning_at, Event::MobileWarning(id, change));
             return;
         }
     }
 
-    /// The link will go at `begins`.
+    /// A warning arrives: the link will go down at `begins`.
     pub(super) fn warn_mobile_host(&mut self, id: u32, begins: Instant) {
         let lead = begins.saturating_since(self.now);
         let event = LinkEvent::GoingDownSoon(Some(lead));
@@ -221,7 +222,7 @@ impl Network {
         let now = self.now;
         let mobile = &mut self.mobiles[id as usize];
         if mobile.scheduled != Some(now) {
-            // An earlier one was scheduled.
+            // A timer for another time has replaced this one.
             return;
         }
         mobile.scheduled = None;
@@ -243,7 +244,7 @@ impl Network {
         self.perform_of_mobile(id, actions);
     }
 
-    /// Does what the machine wants done.
+    /// Performs the machine's actions.
     fn perform_of_mobile(&mut self, id: u32, actions: Vec<HostAction>) {
         let now = self.now;
         let node = self.mobiles[id as usize].node;
@@ -270,7 +271,7 @@ impl Network {
 }
 
 impl MobileNode {
-    /// What the machine decides from, of these flows.
+    /// The state of these flows from which the machine decides.
     fn observed(&self, needed: &FlowsNeeded) -> Vec<HostFlow> {
         let observed = |key| self.flows.get(key).and_then(Followed::observed);
         match needed {
@@ -315,7 +316,7 @@ impl MobileNode {
         }
     }
 
-    /// Forgets the flow that was seen least recently, as the program's maps do.
+    /// Forgets the flow that was seen least recently, as the programs' maps do.
     fn forget_one(&mut self) {
         let oldest = self
             .flows
@@ -342,7 +343,7 @@ impl MobileNode {
         }
     }
 
-    /// When it is to be looked next whether an FH pauses.
+    /// When to check next whether an FH pauses.
     fn pause_at(&self) -> Option<Instant> {
         let due = self.flows.values().filter_map(|flow| {
             let withheld = flow.withheld.as_ref()?;
@@ -362,7 +363,7 @@ impl MobileNode {
         pausing.collect()
     }
 
-    /// Does what the machine wants done; gives the packet that it wants sent, and how often.
+    /// Performs an action of the machine. Returns a packet to send, and how many times.
     fn perform(&mut self, action: HostAction, now: Instant) -> (Option<Packet>, u8) {
         let key = match action {
             HostAction::Close(key)
@@ -408,8 +409,8 @@ impl MobileNode {
                 let made = noted.made_with(MadeAck::Last, |segment| {
                     let options = &mut segment.options;
                     options.timestamps = clocks.or(options.timestamps);
-                    // Of blocks that the FH has not received yet it would sample a round trip as
-                    // long as the outage.
+                    // With blocks that are new to the FH, it would sample a round trip as long as the
+                    // outage.
                     options.sack = SackBlocks::default();
                 });
                 return (made, 1);
@@ -425,7 +426,7 @@ impl MobileNode {
     }
 }
 
-/// The window that is ordered, as `ordered_window` of `bpf/mobile.bpf.c` has it.
+/// The window by the machine's order, as computed by `ordered_window` of `bpf/mobile.bpf.c`.
 fn ordered_window(order: &mut WindowOrder, shift: u8, segment: &Segment) -> u16 {
     let WindowOrder::Until(edge) = order else {
         return 0;

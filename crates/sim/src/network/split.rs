@@ -31,10 +31,10 @@ pub struct SplitPlan {
     pub restarts: Vec<Duration>,
 }
 
-/// The same on a link.
+/// A node that splits connections, on a link.
 #[derive(Clone, Debug)]
 pub struct SplitRole {
-    /// What it is to be.
+    /// The node's plan.
     pub plan: SplitPlan,
     /// The link toward the MHs.
     pub wireless: LinkId,
@@ -76,7 +76,7 @@ impl Network {
         });
     }
 
-    /// No byte of this end's connection stood where another one belongs, at the nodes that split it.
+    /// Every byte of this end's connection arrived at its own offset, at the nodes that split it.
     pub fn split_is_intact(&self, id: ConnectionId) -> bool {
         let (own, peer) = self.connection(id).ends();
         let keys = [[own.endpoint, peer.endpoint], [peer.endpoint, own.endpoint]];
@@ -99,7 +99,7 @@ impl Network {
         self.input(slot, packet);
     }
 
-    /// The half that a packet is for; a SYN of an MH makes two. None: it passes.
+    /// The half that a packet is for. A SYN of an MH creates two halves. None: the packet passes.
     fn half_of(&mut self, id: u32, packet: &Packet, link: LinkId) -> Option<u32> {
         let split = &self.splits[id as usize];
         let wireless = &self.links[split.role.wireless.0 as usize];
@@ -127,7 +127,7 @@ impl Network {
         let (mh, fh) = self.slots[of_mh as usize].connection.ends();
         let split = &self.splits[id as usize];
         let (node, plan) = (split.node, &split.role.plan);
-        // Numbers of its own: any will do.
+        // The node's own initial sequence numbers: any will do.
         let as_mh = End {
             iss: syn.seq + (1 << 30),
             ..mh
@@ -155,7 +155,7 @@ impl Network {
         Some(halves)
     }
 
-    /// What one half of a connection has received goes to the other one.
+    /// Passes what each half of a connection has received to the other half.
     pub(super) fn relay(&mut self, half: u32, other: u32) {
         let now = self.now;
         for [source, sink] in [[half, other], [other, half]] {
@@ -178,7 +178,7 @@ impl Network {
         }
     }
 
-    /// All of its connections are lost.
+    /// The node loses all of its connections.
     pub(super) fn restart_split(&mut self, id: u32) {
         let halves = self.splits[id as usize].connections.values().flatten();
         for half in halves {

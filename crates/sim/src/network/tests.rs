@@ -43,7 +43,7 @@ fn end(node: NodeId, number: u8) -> End {
     }
 }
 
-/// `bytes` from one node to another; gives the receiver.
+/// Sends `bytes` from one node to another; returns the receiver.
 fn transfer(
     network: &mut Network,
     from: NodeId,
@@ -78,7 +78,7 @@ fn transfer_of(
     network.add_connection(to, opening, back, Some(Instant::ZERO), bytes, None)
 }
 
-/// Two FHs, two routers, two MHs: what shares the middle link shares its rate.
+/// Two FHs, two routers, two MHs: the flows over the middle link share its rate.
 #[test]
 fn transfers_over_a_dumbbell_share_its_middle() {
     let mut network = Network::new();
@@ -105,7 +105,7 @@ fn transfers_over_a_dumbbell_share_its_middle() {
         .unwrap()
         .as_secs_f64();
     assert!((ideal..ideal * 1.1).contains(&last), "{last} {ideal}");
-    // The one that does not cross it is not held up by it.
+    // The flow that does not cross the link is not delayed by it.
     assert!(network.delivered_at(aside).unwrap().as_secs_f64() < 1.0);
     assert!(network.link_counters(middle[0]).delivered_bytes > 4_000_000);
 }
@@ -124,7 +124,7 @@ fn packets_take_the_shortest_way() {
     assert!(network.link_counters(short[0]).offered_packets > 30);
 }
 
-/// What 100 kB take over a link, and how many packets it delivered.
+/// The time of 100 kB over a link, and the number of packets that the link delivered.
 fn over_a_link(header_compression: bool, loss: f64) -> (f64, u64) {
     let mut network = Network::new();
     let (here, there) = (network.add_node(), network.add_node());
@@ -148,7 +148,7 @@ fn over_a_link(header_compression: bool, loss: f64) -> (f64, u64) {
 fn compressed_headers_save_time_and_make_losses_dearer() {
     let [whole, compressed] = [false, true].map(|compression| over_a_link(compression, 0.0));
     assert_eq!(whole.1, compressed.1);
-    // Of packets of 1,500 bytes 37 are not sent, of the first ones fewer.
+    // 37 of 1,500 bytes are not sent for most packets, fewer for the first ones.
     let saved = 1.0 - compressed.0 / whole.0;
     assert!((0.022..0.0247).contains(&saved), "{saved} {whole:?}");
     let [whole, compressed] = [false, true].map(|compression| over_a_link(compression, 0.03));
@@ -172,7 +172,7 @@ fn connection_to_nowhere_is_given_up() {
     assert!(network.is_delivered() && network.delivered_at(id).is_none());
 }
 
-/// A gateway sees what crosses to its wireless side and nothing else.
+/// A gateway sees only packets to and from its wireless side.
 #[test]
 fn traffic_between_wired_hosts_passes_by_the_engine() {
     let mut network = Network::new();
@@ -212,7 +212,7 @@ fn traffic_between_wired_hosts_passes_by_the_engine() {
     assert!(segments(&network) > 500);
 }
 
-/// What the MH has not acknowledged is noted; nothing stays of a connection that both ends closed.
+/// Data that the MH has not acknowledged is noted. A connection closed by both ends is forgotten.
 #[test]
 fn node_that_reports_a_bad_link_forgets_closed_connections() {
     let mut network = Network::new();
@@ -235,7 +235,7 @@ fn node_that_reports_a_bad_link_forgets_closed_connections() {
     assert_eq!(network.bad_links[0].connections(), 0);
 }
 
-/// Changes of a link are reported at their time, for each direction that has them.
+/// Changes of a link are reported at their time, for each direction of the link.
 #[test]
 fn observer_receives_outages() {
     #[derive(Default)]

@@ -12,17 +12,17 @@ use crate::packet::{Body, DATAGRAM_HEADERS_LEN, NodeId, Packet};
 /// A source of datagrams.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceSettings {
-    /// Where it sends from.
+    /// The sending node.
     pub from: NodeId,
-    /// Where to.
+    /// The receiving node.
     pub to: NodeId,
     /// Bits of IP packets a second, above 0.
     pub rate_bit_per_s: u64,
     /// Bytes of each IP packet, at least 28.
     pub packet_bytes: u32,
-    /// From when.
+    /// Start time.
     pub start: Instant,
-    /// Until when.
+    /// Stop time.
     pub stop: Instant,
     /// Gaps from an exponential distribution with the same mean.
     pub poisson: bool,
@@ -39,7 +39,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// When the datagram after those sent is due.
+    /// Computes when the next datagram is due.
     fn advance(&mut self) {
         let settings = &self.settings;
         let bits = u128::from(settings.packet_bytes) * 8;
@@ -51,7 +51,7 @@ impl Source {
             let gap = -mean_ns * libm::log(1.0 - unit);
             self.next_at += Duration::from_nanos(gap as u64);
         } else {
-            // From the start on, so that no rounding adds up.
+            // Computed from the start, so that rounding does not add up.
             let elapsed = bits * u128::from(self.outcome.sent) * 1_000_000_000 / rate;
             let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
             self.next_at = settings.start + Duration::from_nanos(elapsed);
@@ -60,7 +60,7 @@ impl Source {
 }
 
 impl Network {
-    /// A source more; its outcome is in [`Network::cross_traffic`].
+    /// Adds a source; its outcome is in [`Network::cross_traffic`].
     pub fn add_source(&mut self, settings: SourceSettings) {
         self.sources.push(Source {
             settings,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A connection's links in the network, and what is noted of it on the way.
+//! A connection's links in the network, and what is noted about it.
 
 use holdfast_link::MediumState;
 use holdfast_wire::{Duration, Instant};
@@ -11,14 +11,14 @@ use crate::outcome::{Sample, Stall};
 use crate::packet::NodeId;
 use crate::tcp::{Connection, Ending};
 
-/// A connection's end and what is noted of it.
+/// A connection's end, and what is noted about it.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub connection: Connection,
     pub node: NodeId,
     pub scheduled: Option<Instant>,
     pub opened: bool,
-    /// What it sends.
+    /// The kind of payload that it sends.
     pub content: ContentKind,
     pub sender: Option<ConnectionId>,
     /// The end that its bytes are for.
@@ -29,19 +29,19 @@ pub(super) struct Slot {
     pub series: Vec<Sample>,
     pub done_at: Option<Instant>,
     pub progressed_at: Instant,
-    /// Bytes acknowledged to it that its receiver had not, at most.
+    /// Most bytes acknowledged to this end that its receiver did not have yet.
     acknowledged_ahead_max: u64,
     expects: u64,
     settled: bool,
     delivered: u64,
-    /// Link up since then, and nothing new has come in order.
+    /// The link is up since this time, and no new byte has arrived in order.
     stalled_since: Option<Instant>,
     stalls: Vec<Stall>,
-    /// None: not asked for.
+    /// None: not requested.
     arrivals: Option<Vec<(Instant, u64)>>,
 }
 
-/// Arrivals that are noted at most.
+/// Most arrivals that are noted.
 const ARRIVALS_MAX: usize = 1_000_000;
 
 impl Slot {
@@ -89,7 +89,7 @@ impl Slot {
         }
     }
 
-    /// After each input. True, once, if nothing more is to be waited for.
+    /// Called after each input. True, once, when nothing more is expected.
     pub(super) fn note_progress(&mut self, now: Instant) -> bool {
         let delivered = self.connection.delivered();
         if delivered > self.delivered {
@@ -108,12 +108,12 @@ impl Slot {
         (self.done_at.is_some() || self.is_dead()) && self.settle()
     }
 
-    /// The connection ended out of order.
+    /// The connection was given up or reset.
     pub(super) fn is_dead(&self) -> bool {
         matches!(self.connection.ending(), Ending::GaveUp | Ending::Reset)
     }
 
-    /// Nothing more is to be waited for. True, once.
+    /// Nothing more is expected. True the first time.
     pub(super) fn settle(&mut self) -> bool {
         !core::mem::replace(&mut self.settled, true)
     }
@@ -145,7 +145,7 @@ impl Slot {
         }
     }
 
-    /// All stalls; one that lasts is counted until `now`.
+    /// All stalls; the present one is counted until `now`.
     pub(super) fn stalls_until(&self, now: Instant) -> Vec<Stall> {
         let mut stalls = self.stalls.clone();
         if let Some(since) = self.stalled_since {
@@ -159,7 +159,7 @@ impl Slot {
     }
 }
 
-/// A point of the series; `link` is queue and state of the link watched.
+/// A point of the series; `link` is the queue and the state of the watched link.
 fn sample(sender: &Slot, receiver: &Slot, link: Option<(u32, bool)>, now: Instant) -> Sample {
     let view = sender.connection.view();
     let (queue_packets, link_up) = link.unwrap_or((0, true));
@@ -178,7 +178,7 @@ fn sample(sender: &Slot, receiver: &Slot, link: Option<(u32, bool)>, now: Instan
 }
 
 impl Network {
-    /// Points of time series at this distance.
+    /// Sets the interval of the points of time series.
     pub fn set_series_interval(&mut self, interval: Duration) {
         self.series_interval = Some(interval.max(Duration::from_micros(1)));
     }
@@ -198,13 +198,13 @@ impl Network {
         self.slots[receiver.0 as usize].arrivals = Some(Vec::new());
     }
 
-    /// When bytes reached it in order, and all of them until then.
+    /// When bytes reached it in order, with the total at each time.
     pub fn arrivals(&self, receiver: ConnectionId) -> &[(Instant, u64)] {
         let noted = self.slots[receiver.0 as usize].arrivals.as_deref();
         noted.unwrap_or_default()
     }
 
-    /// What followed outages, so far.
+    /// The stalls after outages, so far.
     pub fn stalls(&self, id: ConnectionId) -> Vec<Stall> {
         self.slots[id.0 as usize].stalls_until(self.now)
     }
@@ -214,15 +214,15 @@ impl Network {
         &self.slots[receiver.0 as usize].series
     }
 
-    /// Makes `sender` the other end of `receiver`: in its time series, and when it gives up
-    /// nothing more is waited for at `receiver`.
+    /// Makes `sender` the other end of `receiver`, for its time series. If `sender` gives up, nothing
+    /// more is expected at `receiver`.
     pub fn pair(&mut self, receiver: ConnectionId, sender: ConnectionId) {
         self.slots[receiver.0 as usize].sender = Some(sender);
         self.slots[sender.0 as usize].receiver = Some(receiver);
     }
 
-    /// Links have changed: the hosts at their ends that watch their hardware get
-    /// of it. One is connected as long as any link toward it carries.
+    /// Links have changed: the hosts at their ends that watch their hardware get a report. A host is
+    /// connected as long as any link toward it is up.
     pub(super) fn notify_mobiles(&mut self, links: &[LinkId]) {
         let now = self.now;
         for index in 0..self.slots.len() {
@@ -249,7 +249,7 @@ impl Network {
         }
     }
 
-    /// After an input of a sender: what is acknowledged to it, beside what its receiver has.
+    /// After an input of a sender: notes how far its ACKs are ahead of its receiver.
     pub(super) fn note_acknowledged(&mut self, id: u32) {
         let slot = &self.slots[id as usize];
         let Some(receiver) = slot.receiver else {
@@ -262,12 +262,12 @@ impl Network {
         slot.acknowledged_ahead_max = slot.acknowledged_ahead_max.max(ahead);
     }
 
-    /// Bytes that were acknowledged to `sender` before its receiver had them, at most.
+    /// Most bytes that were acknowledged to `sender` before its receiver had them.
     pub fn acknowledged_ahead_max(&self, sender: ConnectionId) -> u64 {
         self.slots[sender.0 as usize].acknowledged_ahead_max
     }
 
-    /// A point in the series of each receiver that has a sender.
+    /// Adds a point to the series of each receiver that has a sender.
     pub(super) fn take_samples(&mut self) {
         for receiver in 0..self.slots.len() {
             if let Some(sender) = self.slots[receiver].sender {
@@ -277,7 +277,7 @@ impl Network {
                     let station = medium.station_of(link);
                     (
                         medium.model.queue_len_of(station) as u32,
-                        // The model's own is of its last packet.
+                        // The model's own state is that at its last packet.
                         medium.schedule.state_at(self.now) == MediumState::Up,
                     )
                 });

@@ -18,8 +18,8 @@ const DISCARD_PORT: u16 = 9;
 const PATTERN: u64 = 251;
 
 impl Packet {
-    /// The IPv4 packet, checksums right (unless it is corrupted), its payload a pattern
-    /// made of the bytes' offsets in their stream.
+    /// The IPv4 packet, with correct checksums (unless it is corrupted). The payload is a pattern
+    /// of the bytes' offsets in their stream.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; 20];
         bytes.reserve(self.len_bytes() as usize);
@@ -52,7 +52,7 @@ impl Packet {
             }
         };
         emit_ip(&mut bytes[..], from, to, protocol);
-        // A UDP datagram without a checksum is a right one (RFC 768).
+        // A UDP datagram without a checksum is valid (RFC 768).
         if protocol == PROTOCOL_TCP {
             let len = bytes.len() as u32 - 20;
             let mut sum = Sum::pseudo_header(from.into(), to.into(), len);

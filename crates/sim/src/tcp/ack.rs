@@ -9,8 +9,7 @@ use super::settings::WindowUpdates;
 use crate::packet::Packet;
 
 impl Connection {
-    /// Takes in acknowledgement, window and SACK blocks. False if the segment is to be
-    /// dropped.
+    /// Takes in acknowledgement, window and SACK blocks. False: the segment is to be dropped.
     pub(super) fn handle_ack(
         &mut self,
         segment: &Segment,
@@ -52,8 +51,9 @@ impl Connection {
         true
     }
 
-    /// RFC 5681, 2: outstanding data, no data, no SYN or FIN, the greatest ACK so far,
-    /// the same window. With SACK, RFC 6675, 2 instead.
+    /// RFC 5681, 2: data is outstanding; the segment has no data, SYN or FIN, and leaves the
+    /// window as it is. The caller has checked its number, the greatest ACK so far. With SACK,
+    /// RFC 6675, 2 instead.
     fn is_duplicate(&self, segment: &Segment, window_stays: bool, reported: bool) -> bool {
         let waits = self.snd.una < self.snd.max && self.timers.retransmit.is_some();
         if self.uses_sack() {
@@ -78,7 +78,7 @@ impl Connection {
         }
     }
 
-    /// SND.WND.
+    /// Sets SND.WND.
     pub(super) fn set_window(&mut self, window: u64) {
         self.snd.wnd = window;
         self.snd.wnd_max = self.snd.wnd_max.max(window);
@@ -92,7 +92,7 @@ impl Connection {
         let mut new = false;
         for (left, right) in segment.options.sack.iter() {
             let (left, right) = (self.own_seq(left), self.own_seq(right));
-            // What lies below reports a duplicate (RFC 2883), or is nonsense.
+            // A block below `snd.una` reports a duplicate (RFC 2883), or is wrong.
             let plausible =
                 left >= self.snd.una as i64 && left < right && right <= self.snd.max as i64;
             if plausible {
@@ -135,14 +135,14 @@ impl Connection {
 
     fn sample_round_trip(&mut self, ack: u64, segment: &Segment, now: Instant) {
         if let Some(timestamps) = segment.options.timestamps.filter(|_| self.has_timestamps) {
-            // RFC 7323, 4.1: only if something new is acknowledged, which it is.
+            // RFC 7323, 4.1: only an ACK of new data gives a sample. This is one.
             let elapsed = self.clock(now).wrapping_sub(timestamps.tsecr);
             if timestamps.tsecr != 0 && elapsed < 1 << 31 {
                 let unit = self.settings.timestamp_clock.max(Duration::from_nanos(1));
                 let rtt = unit.saturating_mul(elapsed.max(1));
                 // RFC 7323, appendix G: ceil (FlightSize / (SMSS * 2)).
                 let expected = self.flight().div_ceil(2 * self.smss);
-                self.rto.on_one_of_many(rtt, expected as u32);
+                self.rto.on_timestamp_sample(rtt, expected as u32);
                 self.note_round_trip(rtt, ack, now);
                 self.counters.rtt_samples += 1;
             }

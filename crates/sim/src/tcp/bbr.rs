@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! BBR, version 1 (Cardwell, Cheng, Gunn, Yeganeh and Jacobson, 2016;
-//! draft-cardwell-iccrg-bbr-congestion-control-00), with what Linux adds: the rate behind a token bucket, ACKs that
-//! come at once, windows of whole segments.
+//! draft-cardwell-iccrg-bbr-congestion-control-00), with Linux's additions: the rate behind a token bucket, ACK
+//! aggregation, windows of whole segments.
 //!
-//! It estimates the bandwidth of the path, the most of ten round trips, and its least round trip, of ten seconds. It
-//! sends at the bandwidth times a gain, which cycles, and limits what is in flight to a multiple of their product.
-//! Losses matter only to the window, and for as long as they are repaired.
+//! BBR estimates the bandwidth of the path (the largest of ten round trips) and its round trip (the least of ten
+//! seconds). It sends at the bandwidth times a gain, which cycles. It limits the data in flight to a multiple of
+//! their product. Beside the token bucket, losses matter only to the window, and only during recovery.
 
 use holdfast_wire::{Duration, Instant};
 
@@ -27,7 +27,7 @@ const UNIT: u64 = 256;
 /// 2 / ln 2 (4.3.2.1), and its inverse (4.3.3).
 const HIGH_GAIN: u64 = UNIT * 2885 / 1000 + 1;
 const DRAIN_GAIN: u64 = UNIT * 1000 / 2885;
-/// Of the window in ProbeBW (4.2.3.2).
+/// The gain of the window in ProbeBW (4.2.3.2).
 const CWND_GAIN: u64 = 2 * UNIT;
 /// ProbeBW's cycle (4.3.4.2).
 const CYCLE: [u64; 8] = [
@@ -40,7 +40,7 @@ const CYCLE: [u64; 8] = [
     UNIT,
     UNIT,
 ];
-/// Round trips of the bandwidth's filter (4.1.1.3).
+/// Length of the bandwidth's filter, round trips (4.1.1.3).
 const BANDWIDTH_ROUNDS: u64 = CYCLE.len() as u64 + 2;
 /// The least round trip is measured anew after this time (4.1.2).
 const MIN_RTT_TIME: Duration = Duration::from_secs(10);
@@ -53,16 +53,16 @@ const SEGMENTS_UNMEASURED: u64 = 10;
 /// The pipe is full after three round trips without a quarter of growth (4.3.2.2).
 const FULL_GROWTH: [u64; 2] = [5, 4];
 const FULL_ROUNDS: u32 = 3;
-/// The rate is this much less than the bandwidth, so that a queue drains: 99 of 100.
+/// The share of the bandwidth at which BBR sends, percent, so that a queue drains.
 const MARGIN_PERCENT: u64 = 99;
 /// Below this rate, bytes a second, bursts may have one segment (4.2.2: 1.2 Mb/s).
 const SINGLE_RATE: u64 = 1_200_000 / 8;
-/// The longest burst: what the rate carries in 2^-10 s, and no more than a packet with offload takes.
+/// The longest burst: what the rate delivers in 2^-10 s, and at most one packet with offload.
 const BURST_SHARE: u64 = 1024;
 const BURST_BYTES_MAX: u64 = 65_535 - 320;
 const BURST_SEGMENTS_MAX: u64 = 127;
 
-/// 4.3.1.
+/// The draft's states (4.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Mode {
     #[default]
@@ -87,12 +87,12 @@ pub(super) struct Report {
     pub in_flight: u64,
     pub phase: Phase,
     pub srtt: Option<Duration>,
-    /// Until the next burst departs.
+    /// Time until the next burst departs.
     pub wait: Duration,
     pub totals: Totals,
 }
 
-/// What follows from an ACK.
+/// What BBR decides on an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Decision {
     /// The window, bytes.
@@ -122,7 +122,7 @@ pub(super) struct Bbr {
     round_ends_at: u64,
     is_round: bool,
     prior_phase: Phase,
-    /// As many segments go as arrive (4.2.3.4).
+    /// The sender sends as many segments as arrive (4.2.3.4).
     conserves: bool,
     restarts: bool,
     full_bandwidth: u64,
@@ -140,7 +140,7 @@ pub(super) struct Bbr {
 }
 
 impl Bbr {
-    /// A connection is open, with a first window and perhaps a round trip of its handshake. `random` decides with
+    /// A connection is open, with a first window and perhaps a round trip of its handshake. `random` decides in
     /// which phases the cycles begin.
     pub(super) fn new(
         smss: u64,
@@ -183,7 +183,7 @@ impl Bbr {
         bbr
     }
 
-    /// 4.2.1: the window each round trip, or each millisecond as long as none is measured.
+    /// 4.2.1: the first rate is a window each round trip, or each millisecond before one is measured.
     fn begin_pacing(&mut self, cwnd: u64, rtt: Option<Duration>) {
         self.has_seen_rtt = rtt.is_some();
         let rtt = rtt.unwrap_or(Duration::from_millis(1));
@@ -195,7 +195,7 @@ impl Bbr {
         self.pacing_rate
     }
 
-    /// Segments that go at once (4.2.2).
+    /// Segments in a burst (4.2.2).
     pub(super) fn burst_segments(&self) -> u64 {
         let least = if self.pacing_rate < SINGLE_RATE { 1 } else { 2 };
         let bytes = (self.pacing_rate / BURST_SHARE).min(BURST_BYTES_MAX);
@@ -207,7 +207,7 @@ impl Bbr {
         self.long_term.rate().unwrap_or(self.bandwidth.get())
     }
 
-    /// A recovery or a timeout begins, which may take from the window (4.2.3.4).
+    /// A recovery, a timeout or ProbeRTT begins, which may reduce the window (4.2.3.4).
     pub(super) fn save_cwnd(&mut self, cwnd: u64) {
         let is_good = self.prior_phase < Phase::Recovery && self.mode != Mode::ProbeRtt;
         self.prior_cwnd = if is_good {
@@ -217,7 +217,7 @@ impl Bbr {
         };
     }
 
-    /// The retransmission timer has expired: that ends a round trip, too.
+    /// The retransmission timer has expired: this also ends a round trip.
     pub(super) fn on_timeout(&mut self, totals: Totals) {
         self.prior_phase = Phase::Loss;
         self.full_bandwidth = 0;
@@ -225,13 +225,13 @@ impl Bbr {
         self.sample_long_term(true, false, totals);
     }
 
-    /// The losses were none.
+    /// The losses were spurious.
     pub(super) fn on_undo(&mut self, totals: Totals) {
         (self.full_bandwidth, self.full_rounds) = (0, 0);
         self.long_term.reset(totals);
     }
 
-    /// After a pause of the application something is sent, and nothing is in flight (4.3.4.4). The window, if it
+    /// The application resumes after a pause, and nothing is in flight (4.3.4.4). Returns the window, if it
     /// changes.
     pub(super) fn on_restart(&mut self, cwnd: u64, now: Instant) -> Option<u64> {
         self.restarts = true;
@@ -278,7 +278,7 @@ impl Bbr {
         self.is_round = false;
         let Some(sample) = report.sample else { return };
         let Some(rate) = sample.rate() else { return };
-        // 4.1.1.2: a segment is delivered that was sent after the round trip had begun.
+        // 4.1.1.2: the delivered segment was sent after the round trip had begun.
         if sample.prior_delivered >= self.round_ends_at {
             self.round_ends_at = report.totals.delivered;
             self.rounds += 1;
@@ -286,7 +286,7 @@ impl Bbr {
             self.conserves = false;
         }
         self.sample_long_term(report.lost > 0, sample.is_app_limited, report.totals);
-        // 4.1.1.4: the application's rate counts only if it is more.
+        // 4.1.1.4: a rate that the application limits counts only if it is higher.
         if !sample.is_app_limited || rate >= self.bandwidth.get() {
             self.bandwidth.take(rate, self.rounds, BANDWIDTH_ROUNDS);
         }
@@ -323,7 +323,7 @@ impl Bbr {
         self.is_full = self.full_rounds >= FULL_ROUNDS;
     }
 
-    /// 4.3.3: `ssthresh` when it begins.
+    /// 4.3.3: returns `ssthresh` when Drain begins.
     fn check_drain(&mut self, report: &Report) -> Option<u64> {
         let target = || self.inflight(self.bandwidth.get(), UNIT);
         let ssthresh = (self.mode == Mode::Startup && self.is_full).then(target);
@@ -339,7 +339,7 @@ impl Bbr {
         ssthresh
     }
 
-    /// 4.3.4.3: with any phase but that of the lowest gain.
+    /// 4.3.4.3: the cycle begins in a random phase, but not in the one of the lowest gain.
     fn enter_probe_bw(&mut self, totals: Totals) {
         self.mode = Mode::ProbeBw;
         self.random = self
@@ -375,7 +375,7 @@ impl Bbr {
         is_full_length || in_network <= self.inflight(bandwidth, UNIT)
     }
 
-    /// 4.3.5: the window, and whether it is kept small.
+    /// 4.3.5: returns the window, and whether it is kept small.
     fn update_min_rtt(&mut self, report: &Report, cwnd: u64, now: Instant) -> (u64, bool) {
         let has_expired = now.saturating_since(self.min_rtt_at) > MIN_RTT_TIME;
         if let Some(rtt) = report.rtt
@@ -409,7 +409,7 @@ impl Bbr {
         (cwnd, is_small)
     }
 
-    /// The window, if ProbeRTT has lasted long enough.
+    /// Ends ProbeRTT, if it has lasted long enough, and returns the window.
     fn end_probe_rtt(&mut self, cwnd: u64, now: Instant) -> Option<u64> {
         if self.probe_ends_at.is_none_or(|at| now <= at) {
             return None;
@@ -436,7 +436,7 @@ impl Bbr {
         };
     }
 
-    /// 4.2.1: until the pipe is full the rate does not sink.
+    /// 4.2.1: the rate does not decrease until the pipe is full.
     fn set_pacing_rate(&mut self, gain: u64, cwnd: u64, srtt: Option<Duration>) {
         if !self.has_seen_rtt && srtt.is_some() {
             self.begin_pacing(cwnd, srtt);

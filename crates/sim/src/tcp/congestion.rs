@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Windows of congestion control: how they grow, what a loss makes of them
+//! Windows of congestion control: how they grow, and how a loss reduces them
 //! (RFC 5681, 3.1; RFC 3465; RFC 9438; 4.3BSD-Reno).
 
 use holdfast_wire::{Duration, Instant};
@@ -8,7 +8,7 @@ use super::cubic::Cubic;
 use super::hystart::Sample;
 use super::settings::{HalfOf, TcpSettings, WindowIncrease};
 
-/// No window is larger: 65535 bytes with the largest scale.
+/// The largest window: 65535 bytes with the largest scale.
 const WINDOW_MAX: u64 = 65_535 << 14;
 
 /// The state of congestion control.
@@ -23,25 +23,24 @@ pub(super) struct Congestion {
     initial_segments: u64,
     /// RFC 3465, 2.1: bytes acknowledged since the window last grew or was reduced.
     bytes_acked: u64,
-    /// What [`WindowIncrease::Cubic`] knows.
+    /// The state of [`WindowIncrease::Cubic`].
     pub cubic: Cubic,
     pub dup_acks: u32,
     /// In fast recovery.
     pub recovering: bool,
-    /// RFC 6582's `recover`, RFC 6675's RecoveryPoint, as the number after the highest
-    /// one sent.
+    /// RFC 6582's `recover` and RFC 6675's RecoveryPoint: the number after the highest one sent.
     pub recover: u64,
     pub partial_acks: u32,
-    /// Segments that have arrived beyond `snd.una` by duplicate ACKs, without SACK.
+    /// Segments beyond `snd.una` that have arrived, by count of duplicate ACKs (without SACK).
     pub left_segments: u64,
     /// RFC 6675's HighRxt and RescueRxt, as numbers after the highest one.
     pub high_rxt: u64,
     pub rescued_up_to: Option<u64>,
     /// Bytes sent by limited transmit (RFC 3042) and not yet counted otherwise.
     pub limited_bytes: u64,
-    /// The segment at `snd.una` has been repeated by a timeout already.
+    /// A timeout has retransmitted the segment at `snd.una` already.
     pub timed_out: bool,
-    /// A timeout's slow start: `recover` is not yet acknowledged.
+    /// In slow start after a timeout: `recover` is not yet acknowledged.
     pub after_timeout: bool,
 }
 
@@ -81,7 +80,7 @@ impl Congestion {
         };
     }
 
-    /// BBR cannot be had.
+    /// BBR needs RACK, which this connection does not have.
     pub(super) fn forgo_bbr(&mut self) {
         self.increase = WindowIncrease::AllAcked;
     }
@@ -95,7 +94,7 @@ impl Congestion {
         self.cwnd = self.cwnd.min(self.initial_window());
     }
 
-    /// After an idle time longer than `rto`, as Linux: a half for each timeout.
+    /// After an idle time longer than `rto`, as Linux: halves `cwnd` for each timeout.
     pub(super) fn decay(&mut self, idle: Duration, rto: Duration) {
         self.ssthresh = self.ssthresh.max(self.cwnd / 4 * 3);
         let least = self.initial_window().min(self.cwnd);
@@ -160,7 +159,7 @@ impl Congestion {
         }
     }
 
-    /// Slow start without a limit: what is left of `acked` for congestion avoidance.
+    /// Slow start without a limit. Returns what is left of `acked` for congestion avoidance.
     fn grow_to_ssthresh(&mut self, acked: u64) -> u64 {
         let room = self.ssthresh.saturating_sub(self.cwnd);
         self.grow(acked.min(room));
@@ -180,10 +179,10 @@ impl Congestion {
         self.cwnd = (self.cwnd + bytes).min(WINDOW_MAX);
     }
 
-    /// Whether `cwnd`, and nothing else, holds the sender back.
+    /// Whether `cwnd`, and nothing else, limits the sender.
     fn is_limiting(&self, flight: u64) -> bool {
         if self.in_slow_start() {
-            // Doubling is allowed as long as half of it is used.
+            // The window may double as long as half of it is used.
             self.cwnd < 2 * flight
         } else {
             flight + self.smss > self.cwnd
@@ -211,9 +210,9 @@ impl Congestion {
         }
     }
 
-    /// FlightSize in fast recovery without SACK, of `flight` bytes not acknowledged:
-    /// less what has arrived by duplicate ACKs, as Linux and ns-3 count it. RFC 5681's
-    /// own definition would halve what a long recovery has piled up at the receiver.
+    /// FlightSize in fast recovery without SACK: `flight` bytes less those that arrived by count
+    /// of duplicate ACKs, as Linux and ns-3 do. By RFC 5681's definition, FlightSize would include
+    /// bytes that a long recovery has accumulated at the receiver.
     pub(super) fn in_network(&self, flight: u64) -> u64 {
         if self.recovering {
             flight.saturating_sub(self.left_segments * self.smss)
@@ -222,9 +221,9 @@ impl Congestion {
         }
     }
 
-    /// Duplicate ACKs report a loss: `ssthresh`, of `flight` bytes outstanding and the
-    /// other end's window. What was counted toward the larger window counts no more: it
-    /// would grow by more than a segment a round trip (RFC 5681, 3.1).
+    /// Duplicate ACKs report a loss: sets `ssthresh`. `flight` bytes are outstanding, and `window`
+    /// is the other end's. Bytes counted toward the larger window are dropped: with them, the
+    /// window would grow by more than a segment a round trip (RFC 5681, 3.1).
     pub(super) fn on_loss(&mut self, flight: u64, window: u64) {
         self.ssthresh = self.reduced(flight, window);
         self.bytes_acked = 0;
@@ -233,8 +232,8 @@ impl Congestion {
         self.partial_acks = 0;
     }
 
-    /// The retransmission timer has expired: RFC 5681, 3.1, equation 4, once for each
-    /// segment; and the loss window of one segment.
+    /// The retransmission timer has expired. RFC 5681, 3.1: equation 4, once for each segment, and
+    /// a loss window of one segment.
     pub(super) fn on_timeout(
         &mut self,
         flight: u64,
@@ -257,14 +256,14 @@ impl Congestion {
         self.on_timeout_without_congestion(max);
     }
 
-    /// The retransmission timer has expired at a sender with RACK, and this is in flight still:
-    /// the window has room for one segment more. `ssthresh` is set.
+    /// The retransmission timer of a sender with RACK has expired: the window has room for one
+    /// segment more than is in flight. The caller has set `ssthresh`.
     pub(super) fn begin_after_timeout(&mut self, in_flight: u64, max: u64, now: Instant) {
         self.cwnd = in_flight + self.smss;
         self.cubic.on_timeout(max, now);
     }
 
-    /// The same, and it was no congestion: `cwnd` and `ssthresh` stay.
+    /// The retransmission timer has expired without congestion: `cwnd` and `ssthresh` stay.
     pub(super) fn on_timeout_without_congestion(&mut self, max: u64) {
         self.after_timeout = true;
         self.left_segments = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One end of a connection: its inputs, and who takes them.
+//! One end of a connection: it takes segments and timeouts, and passes them to its parts.
 
 use core::net::IpAddr;
 
@@ -29,15 +29,15 @@ pub struct Connection {
     pub(super) rcv: Rcv,
     pub(super) congestion: Congestion,
     pub(super) board: Scoreboard,
-    /// What RACK-TLP knows.
+    /// The state of RACK-TLP.
     pub(super) tlp: RackTlp,
-    /// BBR, if that is the sender's.
+    /// BBR, if the sender uses it.
     pub(super) bbr: Option<Bbr>,
     pub(super) pacer: Pacer,
     pub(super) rto: RtoEstimator,
     pub(super) timers: Timers,
     pub(super) timed: Option<Timed>,
-    /// Effective: options deducted.
+    /// The effective MSS, bytes: options are deducted.
     pub(super) smss: u64,
     pub(super) has_timestamps: bool,
     pub(super) has_sack: bool,
@@ -45,7 +45,7 @@ pub struct Connection {
     pub(super) offered: Options,
     /// Timeouts in a row without an ACK of something new.
     pub(super) retries: u32,
-    /// Probes in a row, for their back-off; and unanswered ones.
+    /// Probes in a row, for their back-off; and those in a row without an answer.
     pub(super) probes: u32,
     pub(super) probes_unanswered: u32,
     /// The window is closed and the sender in persist state.
@@ -53,9 +53,9 @@ pub struct Connection {
     pub(super) sent_at: Instant,
     pub(super) received_at: Instant,
     pub(super) intact: bool,
-    /// What it knows of handoffs of its host.
+    /// What this end knows of its host's handoffs.
     pub(super) handoffs: Handoffs,
-    /// M-TCP: since when the timers stand still.
+    /// M-TCP: the timers are stopped since this time.
     pub(super) frozen_since: Option<Instant>,
     pub(super) counters: Counters,
 }
@@ -105,7 +105,7 @@ impl Connection {
         }
     }
 
-    /// A segment has come. What it is answered with is added to `out`.
+    /// Takes a segment that has arrived. Adds the answers to `out`.
     pub fn handle_segment(&mut self, packet: &Packet, now: Instant, out: &mut Vec<Packet>) {
         let Body::Tcp(tcp) = &packet.body else {
             return;
@@ -126,7 +126,7 @@ impl Connection {
     fn handle_synchronised(&mut self, tcp: &TcpPacket, now: Instant, out: &mut Vec<Packet>) {
         let segment = &tcp.segment;
         if segment.flags.has(Flags::SYN) {
-            // A repeated SYN: the SYN,ACK was lost. RFC 5961, 4.2 otherwise.
+            // In SYN-RECEIVED the SYN,ACK was lost. Otherwise RFC 5961, 4.2: a challenge ACK.
             if self.state == State::SynReceived {
                 self.send_syn(now, out);
             } else {
@@ -155,13 +155,13 @@ impl Connection {
         if !segment.is_empty() {
             self.handle_data(tcp, seq, now, out);
         }
-        // A FIN that came, then one that goes: the order of states.
+        // A received FIN changes the state before a FIN that is sent now.
         self.advance_closing(now);
         self.output(now, out);
         self.advance_closing(now);
     }
 
-    /// Something may be due.
+    /// Handles the timers that have expired.
     pub fn handle_timeout(&mut self, now: Instant, out: &mut Vec<Packet>) {
         if self.frozen_since.is_some() {
             return self.handle_timeout_frozen(now, out);
@@ -198,7 +198,7 @@ impl Connection {
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timers = &self.timers;
         if self.frozen_since.is_some() {
-            // The application's own.
+            // Only the application's timer runs on.
             return timers.read;
         }
         [
@@ -215,7 +215,7 @@ impl Connection {
         .min()
     }
 
-    /// What can be seen of it.
+    /// The state of this end, for an observer.
     pub fn view(&self) -> View {
         let bytes = |seq: u64| seq.saturating_sub(1).min(self.app.sends);
         View {
@@ -246,7 +246,7 @@ impl Connection {
         self.snd.una.saturating_sub(1).min(self.app.sends)
     }
 
-    /// What it has done.
+    /// What this end has done.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -256,29 +256,29 @@ impl Connection {
         self.me.endpoint.address
     }
 
-    /// How it ended.
+    /// How the connection ended.
     pub fn ending(&self) -> Ending {
         self.ending
     }
 
-    /// Its own names and those of the other end.
+    /// This end and the other end.
     pub(crate) fn ends(&self) -> (End, End) {
         (self.me, self.peer)
     }
 
-    /// The round trip's estimate.
+    /// The estimator of the round trip and the timeout.
     pub fn rto_estimator(&self) -> &RtoEstimator {
         &self.rto
     }
 
-    /// The end of it.
+    /// Ends the connection.
     pub(super) fn close(&mut self, ending: Ending) {
         self.state = State::Closed;
         self.ending = ending;
         self.timers = Timers::default();
     }
 
-    /// FINs sent, acknowledged and received make the states after ESTABLISHED.
+    /// Derives the state after ESTABLISHED from the FINs sent, acknowledged and received.
     pub(super) fn advance_closing(&mut self, now: Instant) {
         if matches!(self.state, State::Closed | State::TimeWait) {
             return;
@@ -316,17 +316,17 @@ impl Connection {
         1 + self.app.sends
     }
 
-    /// As it stands in a header.
+    /// The 32-bit number in a header.
     pub(super) fn wire_seq(&self, seq: u64) -> SeqNum {
         self.me.iss + seq as u32
     }
 
-    /// This end's 64 bits for a number near `snd.una`.
+    /// This end's 64-bit number for a 32-bit number near `snd.una`.
     pub(super) fn own_seq(&self, number: SeqNum) -> i64 {
         unwrap(number, self.wire_seq(self.snd.una), self.snd.una)
     }
 
-    /// The other end's 64 bits for a number near `rcv.nxt`.
+    /// The other end's 64-bit number for a 32-bit number near `rcv.nxt`.
     pub(super) fn peer_seq(&self, number: SeqNum) -> i64 {
         unwrap(number, self.rcv.irs + self.rcv.nxt as u32, self.rcv.nxt)
     }
@@ -334,11 +334,11 @@ impl Connection {
     /// The clock of this end's timestamps.
     pub(super) fn clock(&self, now: Instant) -> u32 {
         let unit = self.settings.timestamp_clock.as_nanos().max(1) as u64;
-        // Not 0, which some take for no timestamp.
+        // Not 0: some hosts take 0 for no timestamp.
         (now.as_nanos() / unit + 1) as u32
     }
 
-    /// The timestamps of a segment, where both ends have agreed on them.
+    /// The timestamps of a segment, if both ends have agreed on them.
     pub(super) fn timestamps(&self, now: Instant) -> Option<Timestamps> {
         self.has_timestamps.then(|| Timestamps {
             tsval: self.clock(now),

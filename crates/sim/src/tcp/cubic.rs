@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //! CUBIC (RFC 9438) with Linux's arithmetic: whole segments, and time in 1/1024 s.
 //!
-//! Where Linux and the RFC differ, it is Linux: the window grows by at most half a segment for
-//! a segment acknowledged, by 1/20 at least before the first loss is known, and a timeout
-//! forgets `W_max`. Its clock of jiffies is one of 1 ms.
+//! Where Linux and the RFC differ, this file follows Linux. The window grows by at most half a
+//! segment for a segment acknowledged, and by at least 1/20 before the first loss. A timeout
+//! forgets `W_max`. A jiffy is 1 ms.
 
 use holdfast_wire::{Duration, Instant};
 
 use super::hystart::{HyStart, Sample};
 
-/// Parts of `BETA` and of a second.
+/// The denominator of `BETA`, and the units of time in a second.
 const SCALE: u64 = 1024;
 /// `beta_cubic`: 0.7 (RFC 9438, 4.6).
 const BETA: u64 = 717;
 /// `C`: 0.4 (RFC 9438, 5), in 1/1024 of a segment and a second cubed.
 const C: u64 = 410;
-/// Segments acknowledged for one more in the Reno-friendly region, in eighths of a window: with
-/// `alpha_cubic` = 3 * (1 - 0.7) / (1 + 0.7) = 9/17 it is 17/9 (RFC 9438, 4.3).
+/// Segments acknowledged for one segment of growth in the Reno-friendly region, in eighths of a
+/// window. With `alpha_cubic` = 3 * (1 - 0.7) / (1 + 0.7) = 9/17 it is 17/9 (RFC 9438, 4.3).
 const FRIENDLY_EIGHTHS: u64 = 8 * (SCALE + BETA) / 3 / (SCALE - BETA);
-/// After a reduction no round trips are sampled for this long.
+/// For this time after an epoch has begun, no round trips are sampled.
 const NO_SAMPLES: Duration = Duration::from_secs(1);
 /// The curve is computed anew if the window has changed, or after this time.
 const CURVE_EACH: Duration = Duration::from_micros(31_250);
-/// The least distance of two computations: a jiffy.
+/// The shortest time between two computations: a jiffy.
 const JIFFY: Duration = Duration::from_millis(1);
-/// The window is never smaller after a reduction, segments.
+/// The smallest window after a reduction, segments.
 const WINDOW_MIN: u64 = 2;
 
 /// A time of congestion avoidance between two reductions.
@@ -42,7 +42,7 @@ struct Epoch {
     /// When the curve was last computed, and for which window.
     computed: Instant,
     computed_for: u64,
-    /// Segments acknowledged for one more.
+    /// Segments that must be acknowledged for one segment of growth.
     acks_each: u64,
 }
 
@@ -54,13 +54,13 @@ pub(super) struct Cubic {
     epoch: Option<Epoch>,
     delay_min: Option<Duration>,
     hystart: HyStart,
-    /// Segments acknowledged since the window last grew, and bytes of the next one.
+    /// Segments acknowledged since the window last grew, and acknowledged bytes of the next one.
     counted: u64,
     counted_bytes: u64,
 }
 
 impl Cubic {
-    /// A round trip is measured. True: slow start ends with this window of `cwnd` bytes.
+    /// A round trip is measured. True: slow start ends, with this window of `cwnd` bytes.
     pub(super) fn on_round_trip(
         &mut self,
         sample: Sample,
@@ -79,15 +79,15 @@ impl Cubic {
         in_slow_start && self.hystart.on_ack(sample, delay_min, cwnd, smss, now)
     }
 
-    /// `acked` bytes are acknowledged in congestion avoidance: segments by which the window
-    /// grows.
+    /// `acked` bytes are acknowledged in congestion avoidance. Returns the segments by which the
+    /// window grows.
     pub(super) fn on_new_bytes(&mut self, acked: u64, cwnd: u64, smss: u64, now: Instant) -> u64 {
         self.counted_bytes += acked;
         let acked = self.counted_bytes / smss;
         self.counted_bytes %= smss;
         let cwnd = (cwnd / smss).max(1);
         let each = self.acks_each(cwnd, acked, now);
-        // Linux, `tcp_cong_avoid_ai`: what was counted toward a larger window grows it by one.
+        // Linux, `tcp_cong_avoid_ai`: a count toward a larger window gives one segment of growth.
         let mut grown = 0;
         if self.counted >= each {
             self.counted = 0;
@@ -99,7 +99,7 @@ impl Cubic {
         grown
     }
 
-    /// Segments acknowledged for which the window grows by one.
+    /// Segments that must be acknowledged for one segment of growth.
     fn acks_each(&mut self, cwnd: u64, acked: u64, now: Instant) -> u64 {
         let (w_max, delay_min) = (self.w_max, self.delay_min.unwrap_or_default());
         let epoch = match &mut self.epoch {
@@ -126,8 +126,8 @@ impl Cubic {
         epoch.acks_each
     }
 
-    /// A loss, with a window of `cwnd` segments: the new `ssthresh`, segments (RFC 9438, 4.6
-    /// and, fast convergence, 4.7).
+    /// A loss, with a window of `cwnd` segments. Returns the new `ssthresh`, segments (RFC 9438,
+    /// 4.6, and fast convergence, 4.7).
     pub(super) fn on_reduction(&mut self, cwnd: u64) -> u64 {
         self.epoch = None;
         self.w_max = if cwnd < self.w_max {
@@ -138,12 +138,12 @@ impl Cubic {
         (cwnd * BETA / SCALE).max(WINDOW_MIN)
     }
 
-    /// What was counted toward a larger window counts no more.
+    /// Drops what was counted toward a larger window.
     pub(super) fn forget_counted(&mut self) {
         (self.counted, self.counted_bytes) = (0, 0);
     }
 
-    /// The retransmission timer has expired: nothing is known (RFC 9438, 4.8 keeps `W_max`).
+    /// The retransmission timer has expired: forgets everything (RFC 9438, 4.8 keeps `W_max`).
     pub(super) fn on_timeout(&mut self, nxt: u64, now: Instant) {
         *self = Self {
             hystart: self.hystart,
@@ -198,7 +198,7 @@ impl Epoch {
         }
     }
 
-    /// RFC 9438, 4.3: what Reno's window would be now, and its growth if that is larger.
+    /// RFC 9438, 4.3: estimates Reno's window, and returns its growth if it is larger.
     fn by_reno(&mut self, cwnd: u64) -> u64 {
         let each = (cwnd * FRIENDLY_EIGHTHS / 8).max(1);
         // Linux counts an interval only when it is exceeded.
@@ -212,7 +212,7 @@ impl Epoch {
     }
 }
 
-/// The whole part.
+/// The whole part of the cube root.
 fn cube_root(number: u64) -> u64 {
     let mut root = 0u64;
     for bit in (0..=21).rev() {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The segments in flight, one by one, with what is known of each: RACK's per-segment state
-//! (RFC 8985, 5.2).
+//! The segments in flight, each with RACK's per-segment state (RFC 8985, 5.2).
 
 use std::collections::VecDeque;
 
@@ -20,11 +19,11 @@ pub(super) struct Sent {
     pub repeated: bool,
     /// A retransmission after a loss is in flight.
     pub again: bool,
-    /// Segment.lost, and not sent since if not `again`.
+    /// Segment.lost. Without `again`, it was not retransmitted since.
     pub lost: bool,
     /// Reported by SACK.
     pub sacked: bool,
-    /// What was delivered when it was sent.
+    /// The state of delivery when it was sent.
     pub snapshot: Snapshot,
 }
 
@@ -39,11 +38,11 @@ impl Sent {
     }
 }
 
-/// All of them in order.
+/// All segments in flight, in order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Flight {
     segments: VecDeque<Sent>,
-    /// Bytes.
+    /// Bytes in flight; and those reported, lost, and retransmitted after a loss.
     total: u64,
     sacked: u64,
     lost: u64,
@@ -87,7 +86,7 @@ impl Flight {
         self.sacked_segments
     }
 
-    /// Bytes reported or taken for lost.
+    /// Bytes reported by SACK or lost.
     pub(super) fn left(&self) -> u64 {
         self.sacked + self.lost
     }
@@ -97,7 +96,7 @@ impl Flight {
         self.lost
     }
 
-    /// Bytes lost so far, those of retransmissions too.
+    /// Bytes lost so far, with those of retransmissions.
     pub(super) fn lost_in_all(&self) -> u64 {
         self.lost_in_all
     }
@@ -107,12 +106,12 @@ impl Flight {
         self.again
     }
 
-    /// The segment with this byte, or the next one.
+    /// The index of the segment with this byte, or of the next segment.
     fn index(&self, seq: u64) -> usize {
         self.segments.partition_point(|sent| sent.to <= seq)
     }
 
-    /// A segment begins at `seq`, if one lies there.
+    /// Splits the segment that contains `seq`, so that a segment begins at `seq`.
     fn split(&mut self, seq: u64) {
         let index = self.index(seq);
         if let Some(sent) = self.segments.get_mut(index)
@@ -125,8 +124,8 @@ impl Flight {
         }
     }
 
-    /// Bytes from `from` up to `to` are sent at `now`. `after_loss`: those sent before were
-    /// lost, and their retransmission is in flight now.
+    /// Bytes from `from` up to `to` are sent at `now`. `after_loss`: bytes that were sent before
+    /// were lost, and this is their retransmission.
     pub(super) fn on_sent(
         &mut self,
         from: u64,
@@ -164,7 +163,7 @@ impl Flight {
         }
     }
 
-    /// Everything below `una` is acknowledged: each of these segments as it was.
+    /// Removes everything below `una`. Calls `each` with each removed segment.
     pub(super) fn take_acked(&mut self, una: u64, mut each: impl FnMut(&Sent)) {
         self.split(una);
         while let Some(sent) = self.segments.front().copied()
@@ -181,7 +180,7 @@ impl Flight {
         }
     }
 
-    /// A SACK block: each segment in it that was not reported before, as it was.
+    /// A SACK block: calls `each` with each segment not reported before, then marks it.
     pub(super) fn take_sacked(&mut self, left: u64, right: u64, mut each: impl FnMut(&Sent)) {
         self.split(left);
         self.split(right);
@@ -202,15 +201,15 @@ impl Flight {
                 }
                 (sent.lost, sent.again) = (false, false);
             }
-            // A retransmission of what is not lost any more: it is taken to be in flight.
+            // With `again` alone the loss was undone: the retransmission counts as in flight.
             sent.sacked = true;
             self.sacked += len;
             self.sacked_segments += 1;
         }
     }
 
-    /// Each segment for which this holds is lost; bytes of them. A retransmission that is lost
-    /// is to be retransmitted once more.
+    /// Marks the segments for which `is_lost` holds, and returns their bytes. A lost
+    /// retransmission is to be retransmitted once more.
     pub(super) fn mark_lost(&mut self, mut is_lost: impl FnMut(&Sent) -> bool) -> u64 {
         let mut bytes = 0;
         for sent in &mut self.segments {
@@ -233,7 +232,7 @@ impl Flight {
         bytes
     }
 
-    /// The loss was none: nothing is lost.
+    /// The losses were spurious: no segment is lost.
     pub(super) fn forget_losses(&mut self) {
         for sent in &mut self.segments {
             sent.lost = false;
@@ -273,7 +272,7 @@ impl Flight {
         rest.find(|sent| sent.waits()).copied()
     }
 
-    /// The begin of the highest segment that was reported.
+    /// The start of the highest segment that was reported.
     pub(super) fn highest_sacked(&self) -> Option<u64> {
         if self.sacked == 0 {
             return None;

@@ -12,12 +12,12 @@ use super::settings::OnHandoff;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Handoffs {
     pub mechanism: Option<LcCwe>,
-    /// The begins of segments not acknowledged, and when they were sent last.
+    /// The first byte of each unacknowledged segment, and when it was last sent.
     pub transmitted: BTreeMap<u64, Instant>,
     pub judgements: Vec<Judged>,
     /// cwnd and ssthresh to which a fast recovery without congestion returns.
     pub kept: Option<(u64, u64)>,
-    /// The timer stands still and nothing is sent.
+    /// In a handoff: the retransmission timer is stopped, and no data is sent.
     pub frozen: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct Judged {
     pub offset: u64,
     /// When it was sent last.
     pub transmitted: Instant,
-    /// The retransmission timer found it; otherwise duplicate ACKs.
+    /// The retransmission timer found the loss; false: duplicate ACKs did.
     pub by_timeout: bool,
     /// The verdict.
     pub judgement: Judgement,

@@ -13,7 +13,7 @@ use crate::packet::{Body, Origin, Packet, TcpPacket};
 /// Bytes that the timestamps option takes of a segment (RFC 7323, appendix A).
 const TIMESTAMPS_LEN: u64 = 12;
 
-/// RFC 9293, 3.7.1: what an end of this address accepts without an option.
+/// RFC 9293, 3.7.1: the MSS of an end whose SYN has no MSS option, bytes.
 const fn mss_default(address: IpAddr) -> u16 {
     if address.is_ipv6() { 1220 } else { 536 }
 }
@@ -28,14 +28,14 @@ impl Connection {
         }
     }
 
-    /// The SYN, or the SYN,ACK in SYN-RECEIVED; again, if it was sent before.
+    /// Sends or retransmits the SYN, or in SYN-RECEIVED the SYN,ACK.
     pub(super) fn send_syn(&mut self, now: Instant, out: &mut Vec<Packet>) {
         let answers = self.state == State::SynReceived;
         let repeated = self.snd.max > 0;
         (self.snd.nxt, self.snd.max) = (1, 1);
         // RFC 6298, 3: Karn's algorithm.
         self.timed = (!repeated).then_some(Timed { end: 1, sent: now });
-        // An answer takes up what was offered, and nothing else.
+        // A SYN,ACK has only options that the SYN offered, beside the MSS.
         let offered = self.offered;
         let options = Options {
             mss: Some(self.settings.mss),
@@ -141,8 +141,12 @@ impl Connection {
         {
             (self.rcv.scale, self.snd.scale) = (own.min(14), settings.min(14));
         }
-        let unsaid = mss_default(self.peer.endpoint.address);
-        let mss = segment.options.mss.unwrap_or(unsaid).min(self.settings.mss);
+        let default_mss = mss_default(self.peer.endpoint.address);
+        let mss = segment
+            .options
+            .mss
+            .unwrap_or(default_mss)
+            .min(self.settings.mss);
         let options = if self.has_timestamps {
             TIMESTAMPS_LEN
         } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! HyStart: the end of slow start before a loss (Ha and Rhee, "Taming the elephants", 2011;
+//! HyStart: it ends slow start before a loss (Ha and Rhee, "Taming the elephants", 2011;
 //! RFC 9438, 4.10), with Linux's two rules and numbers.
 //!
 //! Linux does not have HyStart++ (RFC 9406): its slow start ends at once, without a phase of
@@ -7,25 +7,25 @@
 
 use holdfast_wire::{Duration, Instant};
 
-/// Below this window it does not look, segments.
+/// HyStart does not act below this window, segments.
 const WINDOW_MIN: u64 = 16;
-/// ACKs closer than this are of one train.
+/// ACKs at most this far apart belong to one train.
 const ACK_GAP_MAX: Duration = Duration::from_millis(2);
 /// Samples of a round before its delay counts.
 const SAMPLES_MIN: u32 = 8;
-/// The eighth of the least delay, within these, is a longer delay.
+/// The limits of the allowed rise of a round's delay, which is an eighth of the least delay.
 const DELAY_RISE: [Duration; 2] = [Duration::from_millis(4), Duration::from_millis(16)];
-/// What segmentation offload may add to a train: four packets of the largest size at the
-/// sender's rate, and no more than this.
+/// Time that segmentation offload may add to a train: four packets of the largest size at the
+/// sender's rate, and at most this.
 const OFFLOAD_MAX: Duration = Duration::from_millis(1);
 const OFFLOAD_BYTES: u128 = 4 * 65_536;
 
 /// A round trip measured, and the sender at that time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
-    /// Of the newest segment acknowledged.
+    /// The round trip of the newest segment acknowledged.
     pub rtt: Duration,
-    /// The estimate.
+    /// The smoothed round trip.
     pub srtt: Duration,
     /// SND.UNA after this ACK, and SND.NXT.
     pub una: u64,
@@ -35,19 +35,19 @@ pub(super) struct Sample {
 /// The state of one slow start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HyStart {
-    /// It has ended this slow start.
+    /// HyStart has ended this slow start.
     found: bool,
     round_start: Instant,
     last_ack: Instant,
-    /// SND.NXT at the begin of the round: its ACK ends the round.
+    /// SND.NXT at the start of the round: its ACK ends the round.
     round_end: u64,
-    /// The least round trip of the round's first samples.
+    /// The least round trip of the round.
     round_rtt: Option<Duration>,
     samples: u32,
 }
 
 impl HyStart {
-    /// The retransmission timer has expired: it looks again.
+    /// The retransmission timer has expired: HyStart begins again.
     pub(super) fn restart(&mut self, nxt: u64, now: Instant) {
         self.found = false;
         self.begin_round(nxt, now);
@@ -93,7 +93,7 @@ impl HyStart {
         now.saturating_since(self.round_start) > longest
     }
 
-    /// The first segments of the round all took longer than the least: a queue has grown.
+    /// Every round trip of the round was longer than the least delay: a queue has grown.
     fn is_delayed(&mut self, rtt: Duration, delay_min: Duration) -> bool {
         let round_rtt = self.round_rtt.map_or(rtt, |least| least.min(rtt));
         self.round_rtt = Some(round_rtt);
@@ -106,7 +106,7 @@ impl HyStart {
     }
 }
 
-/// The rate is that of Linux's slow start: two windows a round trip.
+/// The rate of Linux's slow start is two windows a round trip.
 fn offload_delay(cwnd: u64, srtt: Duration) -> Duration {
     let window = 2 * u128::from(cwnd.max(1));
     let ns = OFFLOAD_BYTES * srtt.as_nanos() / window;
@@ -146,10 +146,10 @@ mod tests {
     #[test]
     fn a_train_of_acks_longer_than_half_the_least_delay_ends_slow_start() {
         assert_eq!(exit(100 * SMSS, (0..100).map(|ms| (ms, 100))), Some(51));
-        // A gap of 3 ms: what follows is no train, however long.
+        // A gap of 3 ms ends the train, however long the rest is.
         let with_gap = (0..100).map(|ms| (if ms < 20 { ms } else { ms + 2 }, 100));
         assert_eq!(exit(100 * SMSS, with_gap), None);
-        // Gaps of 2 ms are of the train.
+        // Gaps of 2 ms belong to the train.
         assert_eq!(exit(100 * SMSS, (0..50).map(|n| (2 * n, 100))), Some(52));
     }
 
@@ -167,7 +167,7 @@ mod tests {
         let round = |rtt| (0..20).map(move |n| (5 * n, rtt));
         assert_eq!(exit(100 * SMSS, round(112)), None);
         assert_eq!(exit(100 * SMSS, round(113)), Some(5 * 8));
-        // One short one of the first eight is enough against it.
+        // One short sample of the first eight is enough against it.
         let one_short = (0..20).map(|n| (5 * n, if n == 7 { 105 } else { 130 }));
         assert_eq!(exit(100 * SMSS, one_short), None);
     }

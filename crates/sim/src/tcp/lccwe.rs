@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a sender at a mobile host does about handoffs: LC and CWE (Liao, Kao and Chien,
-//! 2005), with the mechanism of `holdfast_core::lccwe`; and what that paper compares them
-//! with, a frozen timer with fast retransmit at the sender.
+//! How a sender at a mobile host reacts to handoffs: LC and CWE (Liao, Kao and Chien, 2005), with
+//! the mechanism of `holdfast_core::lccwe`. That paper compares them with a frozen timer and fast
+//! retransmit at the sender, which is here too.
 //!
-//! A loss that is put down to a handoff leaves `cwnd` and `ssthresh` as they are. The
-//! segment is retransmitted as usual: after duplicate ACKs alone, after a timeout with all
-//! that follows it (ns-2's Reno goes on from the lost segment too, with its window of
-//! one). The timer backs off as ever: the paper speaks of windows alone.
+//! A loss attributed to a handoff leaves `cwnd` and `ssthresh` as they are. The segment is
+//! retransmitted as usual: alone after duplicate ACKs, and after a timeout with all that
+//! follows it (ns-2's Reno also goes on from the lost segment, with its window of one). The
+//! timer backs off as usual: the paper changes only windows.
 
 use holdfast_core::lccwe::arithmetic::Window;
 use holdfast_core::lccwe::{Cause, Loss, LossSign};
@@ -18,16 +18,16 @@ use super::settings::OnHandoff;
 use super::variables::State;
 use crate::packet::Packet;
 
-/// Judgements that a connection keeps.
+/// A connection stores at most this many judgements.
 const JUDGEMENTS_MAX: usize = 100_000;
 
 impl Connection {
-    /// The losses judged so far, the first ones.
+    /// The first losses that were judged.
     pub fn judgements(&self) -> &[Judged] {
         &self.handoffs.judgements
     }
 
-    /// It does something about handoffs.
+    /// Whether this end reacts to handoffs.
     pub(super) fn handles_handoffs(&self) -> bool {
         self.settings.on_handoff != OnHandoff::Nothing
     }
@@ -37,7 +37,7 @@ impl Connection {
         if let Some(mechanism) = &mut self.handoffs.mechanism {
             if up {
                 mechanism.handle_handoff_finish(now);
-                // What it makes room for goes at once.
+                // The larger window may allow new segments: they are sent at once.
                 self.output(now, out);
             } else {
                 mechanism.handle_handoff_start(now);
@@ -56,7 +56,7 @@ impl Connection {
         }
     }
 
-    /// Nothing may be sent, and no timer runs.
+    /// Data may not be sent, and the retransmission timer is stopped.
     pub(super) fn is_frozen_by_handoff(&self) -> bool {
         self.handoffs.frozen
     }
@@ -71,7 +71,7 @@ impl Connection {
     pub(super) fn note_ack_for_handoffs(&mut self, now: Instant) {
         if let Some(mechanism) = &mut self.handoffs.mechanism {
             mechanism.handle_ack(now);
-            // The segment that has `snd.una` in its middle is kept.
+            // The segment that contains `snd.una` is kept.
             let transmitted = &mut self.handoffs.transmitted;
             let first = transmitted.range(..=self.snd.una).next_back();
             if let Some((&first, _)) = first {
@@ -86,9 +86,9 @@ impl Connection {
         }
     }
 
-    /// What the loss of the segment at `snd.una` is put down to. CWE alone judges it too: a loss by
-    /// congestion stops the extrapolation ("if no packet is lost due to congestion", section II). The
-    /// window shrinks as Reno's.
+    /// The cause to which the loss of the segment at `snd.una` is attributed. CWE without LC judges it too: a loss by
+    /// congestion stops the extrapolation ("if no packet is lost due to congestion", section II).
+    /// The window then shrinks as Reno's.
     pub(super) fn cause_of_loss(&mut self, by_timeout: bool, now: Instant) -> Cause {
         let OnHandoff::LcCwe { classifies, .. } = self.settings.on_handoff else {
             return Cause::Congestion;
@@ -128,26 +128,26 @@ impl Connection {
         }
     }
 
-    /// Fast recovery begins, and a handoff is to blame: the windows that it ends with.
+    /// Fast recovery begins because of a handoff: stores the windows that it will end with.
     pub(super) fn keep_windows(&mut self) {
         let settings = &self.congestion;
         self.handoffs.kept = Some((settings.cwnd, settings.ssthresh));
     }
 
-    /// Fast recovery has ended with `ssthresh`, or with what was kept.
+    /// Fast recovery has ended: the stored windows replace the others, if there are any.
     pub(super) fn restore_windows(&mut self) {
         if let Some((cwnd, ssthresh)) = self.handoffs.kept.take() {
             (self.congestion.cwnd, self.congestion.ssthresh) = (cwnd, ssthresh);
         }
     }
 
-    /// A timeout ends a fast recovery: what it has inflated is dropped.
+    /// A timeout by congestion ends a fast recovery: the stored windows are dropped.
     pub(super) fn forget_kept_windows(&mut self) -> Option<(u64, u64)> {
         self.handoffs.kept.take()
     }
 
-    /// The window has no room for a segment: table I, if it is time for it. True if there
-    /// may be room now.
+    /// The window has no room for a segment: applies the paper's table I, if it is due. True: the
+    /// window has grown.
     pub(super) fn extrapolate(&mut self, now: Instant) -> bool {
         let OnHandoff::LcCwe {
             extrapolates: true, ..

@@ -2,7 +2,7 @@
 //! M-TCP at the mobile (Brown and Singh, 1997, 4.2): what a connection does when its host's
 //! hardware reports link down and link up.
 //!
-//! - While the link is down its timers stand still: a disconnection is no congestion.
+//! - While the link is down the timers are stopped: a disconnection is no congestion.
 //! - At link up it sends an ACK of the highest byte received in sequence, marked by a
 //!   combination of flags that other segments do not have, and its timers go on.
 //!
@@ -17,12 +17,12 @@ use super::variables::{State, Timers};
 use crate::packet::{Origin, Packet};
 
 impl Connection {
-    /// It listens to its host's hardware.
+    /// Whether this end gets reports of link up and link down.
     pub fn watches_link(&self) -> bool {
         self.settings.m_tcp || self.handles_handoffs()
     }
 
-    /// Its host restores compressed segments (4.2.1).
+    /// Whether its host restores compressed segments (4.2.1).
     pub fn decompresses(&self) -> bool {
         self.settings.m_tcp
     }
@@ -43,14 +43,14 @@ impl Connection {
         }
     }
 
-    /// Everything that was due, or timed, is later by this.
+    /// Delays all timers, and the sending time of the timed segment, by `length`.
     fn thaw(&mut self, length: Duration) {
         let Timers {
             retransmit,
             persist,
             delayed_ack,
             dup_acks,
-            // The application's own.
+            // The application's timer ran on.
             read: _,
             pace,
             time_wait,
@@ -81,7 +81,7 @@ impl Connection {
         }
     }
 
-    /// In a disconnection only the application's own time goes on.
+    /// During a disconnection only the application's timer runs.
     pub(super) fn handle_timeout_frozen(&mut self, now: Instant, out: &mut Vec<Packet>) {
         if self.timers.read.is_some_and(|at| at <= now) {
             self.timers.read = None;

@@ -41,7 +41,7 @@ impl Connection {
         }
     }
 
-    /// Sends what may go at once. False: nothing.
+    /// Sends one burst. Returns whether anything was sent.
     fn send_burst(&mut self, now: Instant, out: &mut Vec<Packet>) -> bool {
         let mut next = self.next_segment();
         if next.is_none() {
@@ -84,14 +84,14 @@ impl Connection {
         }
     }
 
-    /// All is given, and the application has closed.
+    /// All data is given, and the application closes.
     fn wants_to_close(&self) -> bool {
         let peer_closed = self.rcv.fin.is_some_and(|fin| fin < self.rcv.nxt);
         let answers = peer_closed && !self.app.relays;
         self.data_end() == self.fin_seq() && (self.app.closes_first || answers)
     }
 
-    /// The number after all there is to send, a FIN counted.
+    /// The number after all data and, if the application closes, after the FIN.
     pub(super) fn send_end(&self) -> u64 {
         self.data_end() + u64::from(self.wants_to_close())
     }
@@ -110,7 +110,7 @@ impl Connection {
     /// The next segment from `snd.nxt` on, if it may go now.
     fn next_segment(&mut self) -> Option<(u64, u64)> {
         if !self.board.is_empty() {
-            // Only after a timeout is anything below `snd.max` sent from here.
+            // Below `snd.max`, this function sends only after a timeout. It skips reported bytes.
             self.snd.nxt = self.board.first_hole(self.snd.nxt);
         }
         let from = self.snd.nxt;
@@ -138,14 +138,14 @@ impl Connection {
         Some((from, if to == data_end { end } else { to }))
     }
 
-    /// RFC 9293, 3.7.4 (Nagle): a relay has more soon. Other applications give all their bytes at
-    /// once.
+    /// RFC 9293, 3.7.4 (Nagle): a relay will have more bytes soon. Other applications give all
+    /// their bytes at once.
     pub(super) fn waits_for_more(&self) -> bool {
         self.app.relays && !self.app.closes_first && self.snd.una < self.snd.max
     }
 
-    /// Nothing is outstanding, and the send buffer has no room for more (4.3BSD's
-    /// `tcp_output`: "idle", and all that the buffer holds).
+    /// Nothing is outstanding, and the segment takes all that the send buffer can hold (4.3BSD's
+    /// `tcp_output`: "idle").
     fn is_all_that_fits(&self, to: u64) -> bool {
         let buffer = self.settings.send_buffer_bytes.map_or(u64::MAX, u64::from);
         self.snd.una == self.snd.max && to == self.snd.una.saturating_add(buffer)
@@ -166,7 +166,7 @@ impl Connection {
         }
         let mut flight = self.flight();
         if congestion.after_timeout && !self.board.is_empty() {
-            // What was reported since is not retransmitted (RFC 6675, 5.1).
+            // Bytes reported since the timeout are not retransmitted (RFC 6675, 5.1).
             flight -= self.board.bytes_within(self.snd.una, self.snd.nxt);
         }
         window.saturating_sub(flight)
@@ -208,7 +208,7 @@ impl Connection {
         if self.persisting {
             // A probe is not timed.
         } else if from >= self.snd.highest {
-            // One segment a round trip is timed where there are no timestamps.
+            // One segment a round trip is timed, for connections without timestamps.
             let timed = Timed { end: to, sent: now };
             self.timed.get_or_insert(timed);
             if self.settings.limited_transmit
@@ -242,7 +242,7 @@ impl Connection {
     /// An ACK without data.
     pub(super) fn send_ack(&mut self, now: Instant, out: &mut Vec<Packet>) {
         self.counters.pure_acks += 1;
-        // RFC 9293, 3.10.7.4: <SEQ=SND.NXT>; the highest, or it may pass for old.
+        // RFC 9293, 3.10.7.4: <SEQ=SND.NXT>. The peer would take a lower number for an old one.
         let seq = self.snd.nxt.max(self.snd.max);
         self.transmit(seq, 0, Flags::ACK, Origin::default(), false, now, out);
     }
@@ -290,14 +290,14 @@ impl Connection {
         out.push(self.packet(segment, origin, repeated));
     }
 
-    /// RFC 2018, 4: the newest first; three beside timestamps, else four.
+    /// RFC 2018, 4: the newest first; three blocks beside timestamps, else four.
     fn sack_blocks(&self) -> SackBlocks {
         let mut blocks = SackBlocks::default();
         if !self.has_sack {
             return blocks;
         }
         let mut most = if self.has_timestamps { 3 } else { 4 };
-        // RFC 2883, 4: before all others.
+        // RFC 2883, 4: the duplicate is reported before all others.
         if let Some((left, right)) = self.rcv.duplicate {
             blocks.push(self.rcv.irs + left as u32, self.rcv.irs + right as u32);
             most -= 1;
@@ -330,7 +330,7 @@ impl Connection {
         }
     }
 
-    /// The window is 0: true if nothing may be sent but probes.
+    /// Handles a window of 0. True: nothing but probes may be sent.
     fn meets_closed_window(&mut self, now: Instant) -> bool {
         let unacked_data = self.snd.una < self.data_end();
         if !unacked_data {
@@ -361,8 +361,8 @@ impl Connection {
         true
     }
 
-    /// Nothing is outstanding, and what there is to send is too small for its window:
-    /// the persist timer sends it (RFC 9293, 3.8.6.2.1, the override timeout).
+    /// Nothing is outstanding, and the data or the window is too small for a segment: the persist
+    /// timer sends it (RFC 9293, 3.8.6.2.1, the override timeout).
     fn arm_persist_if_stuck(&mut self, now: Instant) {
         let stuck = self.snd.una == self.snd.max
             && self.snd.nxt < self.data_end()
@@ -373,7 +373,7 @@ impl Connection {
         }
     }
 
-    /// There are bytes to send, and the window is too small for a segment of them.
+    /// There are bytes to send, and no segment of them may be sent now.
     pub(super) fn is_stuck(&mut self) -> bool {
         self.snd.nxt < self.data_end() && self.next_segment().is_none()
     }

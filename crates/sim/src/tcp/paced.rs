@@ -10,7 +10,7 @@ use super::settings::WindowIncrease;
 use crate::packet::Packet;
 
 impl Connection {
-    /// The handshake is done, with this round trip. BBR needs what RACK knows of each segment.
+    /// The handshake is done, with this round trip. BBR needs RACK's state of each segment.
     pub(super) fn begin_bbr(&mut self, rtt: Option<Duration>, now: Instant) {
         if self.settings.increase != WindowIncrease::Bbr {
             return;
@@ -32,7 +32,7 @@ impl Connection {
         }
     }
 
-    /// An ACK is processed. `prior_in_flight` and `prior_lost` are what was in flight, and lost in all, before.
+    /// Processes an ACK. Before it, `prior_in_flight` bytes were in flight, and `prior_lost` lost in all.
     pub(super) fn control_by_bbr(
         &mut self,
         ack: &Ack,
@@ -45,7 +45,7 @@ impl Connection {
         let report = Report {
             sample: ack.sample,
             rtt: ack.rtt,
-            // Linux: a single segment that is not full.
+            // Linux: the ACK delivers a single segment that is not full.
             is_delayed: ack.sample.is_some_and(|sample| {
                 sample.delivered == ack.delivered && ack.delivered < self.smss
             }),
@@ -69,7 +69,7 @@ impl Connection {
         }
     }
 
-    /// The windows of a recovery, or of a timeout, begin.
+    /// A recovery or a timeout begins: BBR stores the window.
     pub(super) fn save_window_of_bbr(&mut self) {
         if let Some(bbr) = &mut self.bbr {
             bbr.save_cwnd(self.congestion.cwnd);
@@ -84,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// A reduction is taken back.
+    /// A reduction is undone.
     pub(super) fn undo_bbr(&mut self) {
         let totals = self.totals();
         if let Some(bbr) = &mut self.bbr {
@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// Segments that go at once: none, the pacer waits.
+    /// Segments that may be sent at once. Zero: the pacer waits.
     pub(super) fn burst(&mut self, now: Instant) -> u64 {
         let Some(bbr) = &self.bbr else {
             return u64::MAX;
@@ -126,7 +126,7 @@ impl Connection {
         }
     }
 
-    /// The pacer's time has come: what is lost first.
+    /// The pacer's timer has expired: lost segments are sent first.
     pub(super) fn on_pace_timeout(&mut self, now: Instant, out: &mut Vec<Packet>) {
         if self.tlp.flight.next_lost(self.snd.una).is_some() {
             self.tlp.resend = Resend::Lost;
@@ -134,7 +134,7 @@ impl Connection {
         self.output(now, out);
     }
 
-    /// All that there is has been sent, and the window has room for more.
+    /// Notes whether all data was sent and the window has room for more.
     pub(super) fn note_if_app_limited(&mut self) {
         let in_flight = self.tlp.flight.in_flight();
         let is_limited = self.bbr.is_some()

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A pacer: bursts of a few segments, so far apart that they have a given rate together, as Linux's TCP does it
-//! without a queueing discipline's help.
+//! A pacer: it sends bursts of a few segments, at intervals that give a certain rate, as Linux's TCP does without a
+//! queueing discipline.
 
 use holdfast_wire::{Duration, Instant};
 
-/// The payload that goes without a pause before the first ACK: ten segments, as many as Linux's initial window.
+/// Pacing begins with this segment. The number is Linux's initial window.
 const UNPACED_SEGMENTS: u64 = 10;
 
 /// The state of one connection.
@@ -15,7 +15,7 @@ pub(super) struct Pacer {
 }
 
 impl Pacer {
-    /// When the next burst may go, if that is not now.
+    /// When the next burst may be sent, if that is not now.
     pub(super) fn waits_until(self, now: Instant) -> Option<Instant> {
         (self.departs_at > now).then_some(self.departs_at)
     }
@@ -25,8 +25,8 @@ impl Pacer {
         self.departs_at.saturating_since(now)
     }
 
-    /// A burst of `bytes` goes at a rate of bytes a second; `segments` were sent so far, those of the burst counted.
-    /// A late burst makes up for it by half of its own time at most.
+    /// A burst of `bytes` is sent at `rate` bytes a second. `segments` were sent so far, with this burst.
+    /// If the burst is late, the next pause is shorter, by at most half of this burst's time.
     pub(super) fn on_sent(&mut self, bytes: u64, rate: u64, segments: u64, now: Instant) {
         let late = now.saturating_since(self.departs_at);
         self.departs_at = self.departs_at.max(now);
@@ -59,7 +59,7 @@ mod tests {
         assert_eq!(pacer.waits_until(at(1002)), None);
     }
 
-    /// Sent 0.5 ms late: the next one is due 2 ms after it was. After a silence: half of the time, no more.
+    /// Sent 0.5 ms late: the next burst is due 2 ms after the first was due. After a silence the pause is half as long.
     #[test]
     fn a_late_burst_catches_up_by_half_of_its_time_at_most() {
         let mut pacer = Pacer::default();

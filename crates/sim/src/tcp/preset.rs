@@ -203,7 +203,7 @@ fn linux_2_1() -> TcpSettings {
 }
 
 /// The defaults of its `tcp.c` (`tcp_rexmit_interval_min` and `_max`, `tcp_xmit_hiwat`, `tcp_recv_hiwat`,
-/// `tcp_deferred_ack_interval`); what else there is, as Linux of the time.
+/// `tcp_deferred_ack_interval`). The rest is as Linux of that time.
 fn solaris_2_6() -> TcpSettings {
     let linux = linux_2_1();
     TcpSettings {
@@ -320,7 +320,7 @@ fn windows_like() -> TcpSettings {
 }
 
 /// `ns-default.tcl` and `tcp.cc`, `tcp-reno.cc`: segments of 1000 bytes, a sink that
-/// acknowledges each, ticks of 10 ms, a least timeout that no path of ours meets, limited transmit (`singledup_`),
+/// acknowledges each, ticks of 10 ms, a least timeout below that of all our paths, limited transmit (`singledup_`),
 /// one fast retransmit a window (`bug_fix_`), half of the window after each loss.
 fn ns_2_reno() -> TcpSettings {
     TcpSettings {

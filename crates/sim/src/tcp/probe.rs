@@ -12,17 +12,17 @@ use crate::packet::Packet;
 
 /// Added to two round trips (Linux: `TCP_TIMEOUT_MIN`).
 const SLACK: Duration = Duration::from_millis(2);
-/// Before the first round trip is measured.
+/// The time until a probe before the first round trip is measured.
 const INITIAL: Duration = Duration::from_secs(1);
 
 impl Connection {
-    /// The timer expires after `length`, and not later than the retransmission timeout would.
+    /// Starts the shared timer: it expires after `length`, for `waiting`.
     pub(super) fn start_timer_for(&mut self, waiting: Waiting, length: Duration, now: Instant) {
         self.tlp.waiting = waiting;
         self.timers.retransmit = Some(self.rto.expiry(now, length));
     }
 
-    /// How long the retransmission timeout of the oldest segment still lasts.
+    /// The time left until the retransmission timeout of the oldest segment.
     fn timeout_left(&self, now: Instant) -> Duration {
         let rto = self.rto.rto();
         let since = self
@@ -47,8 +47,8 @@ impl Connection {
         self.start_timer_for(Waiting::Timeout, length, now);
     }
 
-    /// RFC 8985, 7.2: a probe after two round trips, later if a delayed ACK may be waited for.
-    /// `restarts`: the timeout would start anew.
+    /// RFC 8985, 7.2: a probe after two round trips; later if one segment is in flight, whose ACK
+    /// may be delayed. `restarts`: the timeout would start anew.
     pub(super) fn schedule_probe(&mut self, restarts: bool, now: Instant) -> bool {
         let segments = self.tlp.flight.len();
         if segments == 0 || self.tlp.phase != Phase::Open || self.persisting {
@@ -98,7 +98,7 @@ impl Connection {
         self.start_retransmission_timer(now);
     }
 
-    /// RFC 8985, 7.4.2: whether the probe has repaired a loss that nothing else shows.
+    /// RFC 8985, 7.4.2: whether the probe replaced a lost segment that nothing else shows.
     pub(super) fn process_probe_ack(&mut self, ack: &Ack) {
         let Some(probe) = self.tlp.probe.filter(|probe| self.snd.una >= probe.end) else {
             return;
@@ -116,8 +116,8 @@ impl Connection {
         }
     }
 
-    /// The retransmission timer has expired: a probe, the reordering window, or a timeout, for
-    /// which this is false.
+    /// The shared timer has expired. Handles a probe and the reordering window. False: it is a
+    /// timeout.
     pub(super) fn handle_other_timer(&mut self, now: Instant, out: &mut Vec<Packet>) -> bool {
         match self.tlp.waiting {
             Waiting::Timeout => return false,
@@ -127,7 +127,7 @@ impl Connection {
         true
     }
 
-    /// A retransmission timeout; `probes`: over a window of zero (Linux: `tcp_enter_loss`).
+    /// A retransmission timeout (Linux: `tcp_enter_loss`). `probes`: it sends a zero-window probe.
     pub(super) fn on_rack_timeout(&mut self, probes: bool, now: Instant, out: &mut Vec<Packet>) {
         let cause = self.cause_of_loss(true, now);
         let first_recovery = self.tlp.phase < Phase::Recovery;
@@ -171,7 +171,7 @@ impl Connection {
         self.start_retransmission_timer(now);
     }
 
-    /// RFC 8985, 6.3: the oldest segment is lost, and all that was sent a round trip ago.
+    /// RFC 8985, 6.3: the oldest segment is lost, and all that were sent a round trip ago or more.
     fn mark_timed_out(&mut self, now: Instant) {
         let una = self.snd.una;
         let tlp = &mut self.tlp;
@@ -187,7 +187,7 @@ impl Connection {
         });
     }
 
-    /// The window has closed over what is in flight, and persist begins: all of it goes again.
+    /// The window has closed over data in flight, and persist begins: all of it is lost.
     pub(super) fn lose_all(&mut self) {
         self.tlp.flight.mark_lost(|_| true);
         self.tlp.phase = Phase::Loss;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Proportional rate reduction (RFC 9937, which was RFC 6937bis), in segments as Linux has it.
+//! Proportional rate reduction (RFC 9937, which was RFC 6937bis), in segments as in Linux.
 //!
-//! Above `ssthresh` it sends in proportion to what arrives. Below, it is PRR-SSRB, which may
-//! grow by a segment an ACK, as long as ACKs advance and report no new loss; otherwise PRR-CRB,
-//! which sends no more than what has arrived.
+//! Above `ssthresh`, the sender sends in proportion to what arrives. Below, PRR-SSRB lets the
+//! window grow by a segment an ACK, as long as ACKs advance and report no new loss. Otherwise
+//! PRR-CRB sends no more than what has arrived.
 
 /// The state of one recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Prr {
-    /// RecoverFS, which on Linux is the window at the begin.
+    /// RecoverFS, which on Linux is the window when recovery begins.
     before: u64,
     /// `prr_delivered`.
     delivered: u64,
@@ -21,7 +21,7 @@ pub(super) struct Prr {
 pub(super) struct Report {
     /// DeliveredData.
     pub delivered: u64,
-    /// The estimate after this ACK.
+    /// The estimate of segments in flight after this ACK.
     pub in_flight: u64,
     pub ssthresh: u64,
     /// SafeACK: SND.UNA advances, and no loss is newly found.
@@ -38,7 +38,7 @@ impl Prr {
     }
 
     /// SndCnt: segments that may be sent now (RFC 9937, 6.2). None: nothing has arrived, and the
-    /// window stays.
+    /// window does not change.
     pub(super) fn on_ack(&mut self, report: Report) -> Option<u64> {
         if report.delivered == 0 || self.before == 0 {
             return None;
@@ -55,7 +55,7 @@ impl Prr {
                 most.min(room)
             }
         };
-        // The fast retransmit goes whatever the window.
+        // The fast retransmit is sent whatever the window.
         Some(count.max(u64::from(self.out == 0)))
     }
 
@@ -69,7 +69,7 @@ impl Prr {
 mod tests {
     use super::*;
 
-    /// The first ACK, then ACKs of one segment each; each time what may be sent is sent.
+    /// The first ACK, then ACKs of one segment each; the sender always sends all that it may.
     fn counts(prr: &mut Prr, reports: impl IntoIterator<Item = Report>) -> Vec<u64> {
         let send = |report| {
             let count = prr.on_ack(report).unwrap();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! RACK: a segment is lost if one that was sent later has arrived, and enough time has passed
-//! (RFC 8985, 6). With Linux's rules for the reordering window.
+//! RACK: a segment is lost if a segment sent later has arrived, and enough time has passed
+//! (RFC 8985, 6). The rules for the reordering window are Linux's.
 
 use holdfast_wire::{Duration, Instant};
 
 use super::flight::{Flight, Sent};
 
-/// Segments reported behind a hole that stand for a loss while no reordering was seen.
+/// This many reported segments show a loss, if no reordering was seen.
 const REORDERING: u32 = 3;
-/// RACK.reo_wnd_mult at most.
+/// The largest RACK.reo_wnd_mult.
 const STEPS_MAX: u32 = 255;
 /// RACK.reo_wnd_persist: recoveries for which a larger window stays.
 const PERSIST: u32 = 16;
@@ -16,27 +16,27 @@ const PERSIST: u32 = 16;
 /// The state of one connection (RFC 8985, 5.3).
 #[derive(Clone, Debug)]
 pub(super) struct Rack {
-    /// RACK.xmit_ts and RACK.end_seq: of the segment sent last of those delivered.
+    /// RACK.xmit_ts and RACK.end_seq: of the delivered segment that was sent last.
     newest: Option<(Instant, u64)>,
-    /// RACK.rtt: its round trip.
+    /// RACK.rtt: the round trip of the last delivery, as Linux.
     rtt: Duration,
     /// RACK.min_RTT, of the whole connection: Linux forgets it after five minutes.
     min_rtt: Option<Duration>,
-    /// Something was delivered since the losses were last looked for.
+    /// Something was delivered since the last search for losses.
     has_advanced: bool,
     reordering_seen: bool,
     steps: u32,
     persist: u32,
     /// A retransmission was a duplicate, and the window is to grow.
     dsack_seen: bool,
-    /// Bytes delivered in all when it last grew.
+    /// Bytes delivered in all when the window last grew.
     grown_at: u64,
 }
 
 /// What the reordering window depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation {
-    /// In recovery, after a timeout as well.
+    /// In fast recovery, or after a timeout.
     pub recovers: bool,
     pub srtt: Duration,
 }
@@ -71,7 +71,7 @@ impl Rack {
     /// Steps 1 and 2: a segment is delivered.
     pub(super) fn on_delivered(&mut self, sent: &Sent, now: Instant) {
         let rtt = now.saturating_since(sent.at);
-        // It may be the original that has arrived.
+        // The original may have arrived instead of the retransmission.
         if sent.repeated && self.min_rtt.is_some_and(|least| rtt < least) {
             return;
         }
@@ -90,8 +90,8 @@ impl Rack {
         self.dsack_seen |= self.reordering_seen;
     }
 
-    /// Step 4: RACK.reo_wnd_mult, at most once a round trip. The newest segment delivered was
-    /// sent when `prior` bytes were delivered in all, and `delivered` are now.
+    /// Step 4: RACK.reo_wnd_mult, at most once a round trip. `prior`: bytes delivered in all when
+    /// the newest delivered segment was sent; `delivered`: bytes delivered in all now.
     pub(super) fn update_steps(&mut self, prior: u64, delivered: u64) {
         if prior < self.grown_at {
             self.dsack_seen = false;
@@ -111,13 +111,13 @@ impl Rack {
         self.persist = self.persist.saturating_sub(1);
     }
 
-    /// What was taken for lost is looked at once more.
+    /// The next ACK looks for losses again.
     pub(super) fn look_again(&mut self) {
         self.has_advanced = true;
     }
 
-    /// RACK_update_reo_wnd (): none as long as nothing was reordered, in recovery and with three
-    /// segments reported; else a quarter of the least round trip for each step.
+    /// RACK_update_reo_wnd (): zero if no reordering was seen and the loss is evident: in recovery,
+    /// or with three segments reported. Else a quarter of the least round trip for each step.
     fn reordering_window(&self, flight: &Flight, situation: Situation) -> Duration {
         let is_evident = situation.recovers || flight.sacked_segments() >= REORDERING;
         if !self.reordering_seen && is_evident {
@@ -127,7 +127,7 @@ impl Rack {
         quarters.min(situation.srtt)
     }
 
-    /// Step 5 on an ACK: bytes found lost, and the time until the next segment may be.
+    /// Step 5 on an ACK: bytes found lost, and the time after which all other suspects are lost.
     pub(super) fn detect_on_ack(
         &mut self,
         flight: &mut Flight,
@@ -166,7 +166,7 @@ impl Rack {
         (bytes, timeout)
     }
 
-    /// How long a segment still has until it is lost: none, it is.
+    /// The time until a segment counts as lost. None: it is lost.
     pub(super) fn remaining(
         &self,
         sent: &Sent,
@@ -233,7 +233,7 @@ mod tests {
         sack(&mut rack, &mut flight, 2, at(104));
         let wait = Some(Duration::from_millis(23));
         assert_eq!(rack.detect_on_ack(&mut flight, CALM, at(104)), (0, wait));
-        // Not looked for again without news.
+        // Without a new delivery there is no new search.
         assert_eq!(rack.detect_on_ack(&mut flight, CALM, at(200)), (0, None));
         let wait = Some(Duration::from_millis(2));
         assert_eq!(rack.detect(&mut flight, CALM, at(125)), (LEN, wait));
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(flight.in_flight(), 9 * LEN);
         sack(&mut rack, &mut flight, 9, at(212));
         let (bytes, _) = rack.detect_on_ack(&mut flight, RECOVERS, at(212));
-        // 1 to 7 as well.
+        // 1 to 7 are lost as well.
         assert_eq!((bytes, lost(&flight).len()), (8 * LEN, 8));
         assert!(flight.first().unwrap().waits());
         assert_eq!(flight.in_flight(), 0);

@@ -9,7 +9,7 @@ use super::hystart::Sample;
 use super::rack_state::{Ack, Phase, Resend, Times};
 
 impl Connection {
-    /// An acceptable ACK. `is_bare`: it has no data, and the window stays.
+    /// An acceptable ACK. `is_bare`: it has no data, and leaves the window as it is.
     pub(super) fn handle_rack_ack(
         &mut self,
         number: u64,
@@ -71,7 +71,7 @@ impl Connection {
         }
     }
 
-    /// The blocks of SACK. The first may report a duplicate (RFC 2883, 4).
+    /// Takes the SACK blocks. The first may report a duplicate (RFC 2883, 4).
     fn take_blocks(
         &mut self,
         segment: &Segment,
@@ -139,7 +139,7 @@ impl Connection {
         });
     }
 
-    /// SEG.ACK.
+    /// Takes SEG.ACK.
     fn take_cumulative(&mut self, number: u64, ack: &mut Ack, times: &mut Times, now: Instant) {
         if ack.advances {
             let clock = self.settings.timestamp_clock.as_nanos().max(1);
@@ -159,7 +159,7 @@ impl Connection {
                 }
                 if !sent.sacked {
                     ack.delivered += sent.to - sent.from;
-                    // The echo shows that the original has arrived.
+                    // An older echo shows that the original has arrived.
                     if !(sent.repeated && is_older(ack.echo, sent.at)) {
                         rack.on_delivered(sent, now);
                     }
@@ -173,12 +173,12 @@ impl Connection {
             self.note_ack_for_handoffs(now);
             ack.restarts_timer = true;
         } else if let (Some([oldest, _]), Some(first)) = (times.sacked, self.tlp.flight.first()) {
-            // Not by data that was sent after the oldest segment was sent last.
+            // The reported data must have been sent before the oldest segment was last sent.
             ack.restarts_timer = oldest < first.at;
         }
     }
 
-    /// RFC 6298 with the times of segments, and with the echo where all were retransmitted.
+    /// RFC 6298 with the sending times of segments; with the echo if all were retransmitted.
     fn take_round_trip(&mut self, ack: &mut Ack, times: &Times, now: Instant) {
         let since = |at: Instant| now.saturating_since(at);
         let acked = times.acked.filter(|_| !times.acks_repeat);

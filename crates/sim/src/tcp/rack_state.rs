@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What RACK-TLP (RFC 8985) knows of one connection, in the states of Linux, and what one ACK reports.
+//! The state of RACK-TLP (RFC 8985) for one connection, in the states of Linux; and what one ACK reports.
 
 use holdfast_wire::{Duration, Instant};
 
@@ -38,12 +38,12 @@ pub(super) enum Waiting {
 /// What is sent after an ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Resend {
-    /// New data alone.
+    /// No retransmission: new data alone.
     #[default]
     Nothing,
-    /// What is lost, then new data.
+    /// Lost segments, then new data.
     Lost,
-    /// New data, for F-RTO, and what is lost only if there is none.
+    /// New data, for F-RTO; lost segments only if there is no new data.
     NewFirst,
 }
 
@@ -67,11 +67,11 @@ pub(super) struct RackTlp {
     pub probe: Option<Probe>,
     pub waiting: Waiting,
     pub resend: Resend,
-    /// F-RTO looks whether the timeout was spurious.
+    /// F-RTO still checks whether the timeout was spurious.
     pub frto: bool,
-    /// Timeouts in a row that were no zero-window probes.
+    /// Timeouts in a row, without those that sent a zero-window probe.
     pub timeouts: u32,
-    /// What is delivered, and how fast.
+    /// Bytes delivered, and the delivery rate.
     pub rates: Rates,
 }
 
@@ -97,43 +97,43 @@ pub(super) struct Ack {
     pub advances: bool,
     /// Something new is reported by SACK.
     pub reports: bool,
-    /// Nothing of both, and no data and no window either.
+    /// It acknowledges nothing new, has no data, and leaves the window as it is.
     pub is_bare: bool,
     /// The echoed timestamp.
     pub echo: Option<u32>,
     /// Bytes newly acknowledged or reported.
     pub delivered: u64,
-    /// Segments that were sent once and before the last reduction are among them.
+    /// They include a segment that was sent once, and before the last reduction.
     pub delivers_original: bool,
-    /// A retransmission was a duplicate (RFC 2883); it was the tail loss probe.
+    /// D-SACK reports a duplicate (RFC 2883); the duplicate was the tail loss probe.
     pub duplicate: bool,
     pub duplicate_probe: bool,
-    /// Bytes found lost, and whether a retransmission is.
+    /// Bytes newly found lost, and whether a retransmission was lost.
     pub newly_lost: u64,
     pub lost_repeat: bool,
     /// The timer starts anew.
     pub restarts_timer: bool,
     /// The round trip of the newest segment that was sent once.
     pub rtt: Option<Duration>,
-    /// What it shows of the rate.
+    /// The sample of the delivery rate that this ACK gives.
     pub sample: Option<RateSample>,
 }
 
 /// The times at which delivered segments were sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
-    /// Oldest and newest that were sent once, acknowledged; reported by SACK.
+    /// Oldest and newest of the segments sent once: those that ACK covers, those in SACK blocks.
     pub acked: Option<[Instant; 2]>,
     pub sacked: Option<[Instant; 2]>,
     /// A retransmitted segment is acknowledged.
     pub acks_repeat: bool,
-    /// The newest of all, and what was delivered then.
+    /// The newest of all, and bytes delivered in all when it was sent.
     pub newest: Option<(Instant, u64)>,
-    /// The newest of those that no earlier ACK has reported.
+    /// The newest segment that no earlier ACK has reported.
     pub newest_new: Option<Delivered>,
-    /// The begin of the highest segment that an earlier ACK has reported.
+    /// The start of the highest segment that an earlier ACK has reported.
     pub highest: Option<u64>,
-    /// A segment below it that was sent once is delivered.
+    /// A segment below `highest` that was sent once is delivered.
     pub is_reordered: bool,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Loss recovery by RACK-TLP (RFC 8985) with proportional rate reduction (RFC 9937), F-RTO
-//! (RFC 5682) and undo, in the states of Linux: what follows from an ACK.
+//! How an ACK changes the state of RACK-TLP (RFC 8985), with proportional rate reduction
+//! (RFC 9937), F-RTO (RFC 5682) and undo, in the states of Linux.
 
 use holdfast_core::lccwe::Cause;
 use holdfast_wire::{Duration, Instant};
@@ -28,7 +28,7 @@ impl Connection {
         }
     }
 
-    /// Linux's state machine (`tcp_fastretrans_alert`): an ACK that is not a plain one.
+    /// Linux's state machine (`tcp_fastretrans_alert`), for an ACK that may show a loss.
     pub(super) fn process_losses(&mut self, ack: &mut Ack, now: Instant) {
         if self.tlp.phase == Phase::Open {
             self.tlp.undo.forget_stamp();
@@ -93,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// RFC 8985, 6.2, step 5, and the timer.
+    /// RFC 8985, 6.2, step 5: finds losses, and starts the reordering timer.
     fn detect_losses(&mut self, ack: &mut Ack, now: Instant) {
         let situation = self.situation();
         let tlp = &mut self.tlp;
@@ -141,7 +141,7 @@ impl Connection {
         self.congestion.recovering = true;
     }
 
-    /// `ssthresh`, and what it was before if that may be taken back.
+    /// Reduces `ssthresh`, and stores the windows from before if the reduction may be undone.
     pub(super) fn begin_reduction(&mut self, may_be_undone: bool) {
         if may_be_undone {
             self.remember_windows();
@@ -154,7 +154,7 @@ impl Connection {
         self.tlp.prr = Prr::begin(before / self.smss);
     }
 
-    /// What an undo of the reduction that begins now returns to.
+    /// Stores the windows to which an undo of this reduction returns.
     pub(super) fn remember_windows(&mut self) {
         let congestion = &self.congestion;
         let ssthresh = congestion.ssthresh.max(congestion.cwnd / 4 * 3);
@@ -183,7 +183,7 @@ impl Connection {
         }
     }
 
-    /// All that was in flight at the begin is acknowledged.
+    /// All that was in flight when recovery began is acknowledged.
     fn end_recovery(&mut self, ack: &Ack) {
         self.undo_if_spurious(ack, false);
         let is_bbr = self.bbr.is_some();
@@ -196,17 +196,17 @@ impl Connection {
         self.restore_windows();
     }
 
-    fn undo_if_spurious(&mut self, ack: &Ack, unmarks: bool) -> bool {
+    fn undo_if_spurious(&mut self, ack: &Ack, clears_losses: bool) -> bool {
         let undo = &self.tlp.undo;
         let is_spurious = undo.all_repeats_were_duplicates() || undo.is_of_original(ack.echo);
         if is_spurious {
-            self.undo_reduction(unmarks);
+            self.undo_reduction(clears_losses);
         }
         is_spurious
     }
 
-    fn undo_reduction(&mut self, unmarks: bool) {
-        if unmarks {
+    fn undo_reduction(&mut self, clears_losses: bool) {
+        if clears_losses {
             self.tlp.flight.forget_losses();
         }
         if let Some((ssthresh, cwnd)) = self.tlp.undo.take() {
@@ -219,7 +219,7 @@ impl Connection {
         self.tlp.rack.look_again();
     }
 
-    /// A hole was filled by a segment that was late, and not by its retransmission.
+    /// A late segment filled a hole, and not its retransmission.
     fn undo_by_partial_ack(&mut self, ack: &Ack) -> bool {
         if !self.tlp.undo.is_of_original(ack.echo) {
             return false;
@@ -305,7 +305,7 @@ impl Connection {
         }
     }
 
-    /// What is lost goes again, in order, as far as the window has room.
+    /// Retransmits lost segments in order, as far as the window has room.
     pub(super) fn resend_lost(&mut self, now: Instant, out: &mut Vec<Packet>) {
         let mut from = self.snd.una;
         let (mut burst, mut bytes) = (0, 0);
@@ -313,13 +313,13 @@ impl Connection {
             let room = self.congestion.cwnd;
             let room = room.saturating_sub(self.tlp.flight.in_flight());
             let is_first = sent.from == self.snd.una;
-            // Linux does not retransmit what a shrunk window has left out.
+            // Linux does not retransmit beyond the edge of a shrunk window.
             let is_outside = sent.to.min(self.fin_seq()) > self.window_end();
             if room < self.smss.min(sent.to - sent.from) || (is_outside && !is_first) {
                 break;
             }
             if burst == 0 || sent.from != from {
-                // What lies apart is a burst of its own.
+                // A segment that does not follow the last one begins a new burst.
                 self.pace(bytes, now);
                 (burst, bytes) = (self.burst(now), 0);
             }
@@ -337,7 +337,7 @@ impl Connection {
         self.pace(bytes, now);
     }
 
-    /// The oldest segment goes again as if ACKs had asked for it.
+    /// Retransmits the oldest segment, as after a loss that ACKs have shown.
     pub(super) fn lose_first(&mut self, now: Instant, out: &mut Vec<Packet>) {
         let una = self.snd.una;
         if self.tlp.phase < Phase::Recovery

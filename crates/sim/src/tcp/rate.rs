@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Delivery rate estimation (draft-cheng-iccrg-delivery-rate-estimation-02): what an ACK shows of the rate at
-//! which the network delivers.
+//! Delivery rate estimation (draft-cheng-iccrg-delivery-rate-estimation-02): the rate of the network that an ACK
+//! shows.
 //!
-//! Each segment carries what was delivered when it was sent. Its ACK shows what was delivered meanwhile, and how
-//! long that took: the longer of the time in which it was sent and the time in which it was acknowledged.
+//! Each segment stores the bytes that were delivered when it was sent. Its ACK shows the bytes delivered since, and
+//! in which time: the longer of the time in which they were sent and the time in which they were acknowledged.
 
 use holdfast_wire::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use holdfast_wire::{Duration, Instant};
 pub(super) struct Snapshot {
     /// `P.delivered`: bytes delivered in all.
     pub delivered: u64,
-    /// `P.delivered_time`: when that was last changed.
+    /// `P.delivered_time`: when `delivered` last changed.
     pub delivered_at: Instant,
-    /// `P.first_sent_time`: when the segment was sent with which the sampled flight begins.
+    /// `P.first_sent_time`: when the first segment of the sampled flight was sent.
     pub first_sent_at: Instant,
     /// `P.is_app_limited`.
     pub is_app_limited: bool,
@@ -30,14 +30,14 @@ pub(super) struct Delivered {
     pub snapshot: Snapshot,
 }
 
-/// What an ACK shows (3.3, `rs`).
+/// The sample that an ACK gives (3.3, `rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RateSample {
     /// `rs.prior_delivered`: bytes delivered in all when the newest segment was sent.
     pub prior_delivered: u64,
-    /// `rs.delivered`: bytes since.
+    /// `rs.delivered`: bytes delivered since then.
     pub delivered: u64,
-    /// `rs.interval`; none: shorter than any round trip, so that it shows no rate.
+    /// `rs.interval`. None: it is shorter than any round trip, and gives no rate.
     pub interval: Option<Duration>,
     /// `rs.is_app_limited`.
     pub is_app_limited: bool,
@@ -65,12 +65,12 @@ pub(super) struct Rates {
     pub delivered_at: Instant,
     /// `C.first_sent_time`.
     first_sent_at: Instant,
-    /// `C.app_limited`: until that number of bytes is delivered, samples are of the application's rate.
+    /// `C.app_limited`: until more bytes than this are delivered, samples show the application's rate.
     app_limited: Option<u64>,
 }
 
 impl Rates {
-    /// Before a segment is sent; `is_first`: nothing is outstanding (3.2).
+    /// Called before a segment is sent (3.2). `is_first`: nothing is outstanding.
     pub(super) fn on_send(&mut self, is_first: bool, now: Instant) -> Snapshot {
         if is_first {
             (self.first_sent_at, self.delivered_at) = (now, now);
@@ -83,7 +83,7 @@ impl Rates {
         }
     }
 
-    /// An ACK delivers `bytes`; `newest` is the segment of them that was sent last (3.3).
+    /// An ACK delivers `bytes`. `newest`: the delivered segment that was sent last (3.3).
     pub(super) fn on_ack(
         &mut self,
         bytes: u64,

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What has arrived beyond `rcv.nxt`.
+//! Data that has arrived beyond `rcv.nxt`.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     start: u64,
     end: u64,
-    /// When it was last added to, in segments.
+    /// The count of segments when a segment was last added to this range.
     touched: u64,
 }
 
-/// Ranges of the stream that wait for what is before them. The receive window bounds
-/// them.
+/// Ranges of the stream that wait for the bytes before them. The receive window bounds them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reassembly {
-    /// In order and apart.
+    /// In ascending order, without overlap.
     ranges: Vec<Range>,
     segments: u64,
 }
@@ -24,8 +23,7 @@ impl Reassembly {
         self.ranges.is_empty()
     }
 
-    /// Adds the bytes from `start` up to and not including `end`; gives how many of
-    /// them are new.
+    /// Adds the bytes from `start` up to and not including `end`. Returns how many are new.
     pub(crate) fn insert(&mut self, start: u64, end: u64) -> u64 {
         if start >= end {
             return 0;
@@ -44,7 +42,7 @@ impl Reassembly {
         end - start - had
     }
 
-    /// Takes out what follows `nxt` without a hole, and gives its end.
+    /// Removes the ranges that follow `nxt` without a hole, and returns their end.
     pub(crate) fn take_from(&mut self, nxt: u64) -> u64 {
         let mut nxt = nxt;
         let done = self
@@ -62,8 +60,8 @@ impl Reassembly {
         nxt
     }
 
-    /// The ranges, the one of the newest segment first, then those reported before
-    /// it (RFC 2018, 4).
+    /// At most `most` ranges: the range of the newest segment first, then those that got a segment
+    /// before (RFC 2018, 4).
     pub(crate) fn newest_first(&self, most: usize) -> impl Iterator<Item = (u64, u64)> + use<> {
         let mut newest: Vec<Range> = self.ranges.clone();
         newest.sort_unstable_by_key(|range| core::cmp::Reverse(range.touched));

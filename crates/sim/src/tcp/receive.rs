@@ -10,8 +10,8 @@ use super::variables::{Reading, State};
 use crate::packet::{Packet, TcpPacket};
 
 impl Connection {
-    /// Whether a segment of a synchronised connection is to be looked at: its sequence
-    /// number, or none. What is not acceptable is answered.
+    /// The sequence number of a segment of a synchronised connection, if it is acceptable. Other
+    /// segments get the answer that the RFCs require.
     pub(super) fn acceptable(
         &mut self,
         segment: &Segment,
@@ -22,7 +22,7 @@ impl Connection {
         let (nxt, edge) = (self.rcv.nxt as i64, self.rcv.edge as i64);
         let end = seq + i64::from(segment.len());
         if segment.flags.has(Flags::RST) {
-            // RFC 5961, 3.2: exactly the next one; for others in the window a challenge ACK.
+            // RFC 5961, 3.2: only RCV.NXT resets. Others in the window get a challenge ACK.
             if seq == nxt {
                 return Some(seq);
             }
@@ -88,7 +88,7 @@ impl Connection {
         }
         let had_holes = !self.rcv.ahead.is_empty();
         let before = self.rcv.nxt;
-        // RFC 9293, 3.10.7.4: what is beyond the window is trimmed.
+        // RFC 9293, 3.10.7.4: bytes beyond the window are trimmed.
         let start = (seq.max(before as i64) as u64).max(1);
         let end = data_end.min(self.rcv.edge);
         let new = if start == before && !had_holes {
@@ -121,7 +121,7 @@ impl Connection {
         if in_order == 0 && !fin_now && self.delays_dup_ack(now) {
             return;
         }
-        // RFC 5681, 4.2: out of order, or into a hole: at once.
+        // RFC 5681, 4.2: an ACK at once for data out of order, and for data that fills a hole.
         let at_once = had_holes || new == 0 || in_order == 0 || fin_now || trimmed;
         self.acknowledge(at_once, now, out);
     }
@@ -133,7 +133,7 @@ impl Connection {
         }
     }
 
-    /// The bytes must be those that belong here.
+    /// The bytes must be those of the peer's stream at this offset.
     fn check_bytes(&mut self, tcp: &TcpPacket, seq: i64) {
         if tcp.segment.payload_len == 0 {
             return;
@@ -169,8 +169,8 @@ impl Connection {
         u64::from(self.settings.receive_buffer_bytes).saturating_sub(self.rcv.unread)
     }
 
-    /// SEG.WND, scaled. RFC 9293, 3.8.6.2.2: the edge moves in steps worth sending, and
-    /// never back.
+    /// SEG.WND, scaled. RFC 9293, 3.8.6.2.2: the right edge moves only forward, in steps of a
+    /// segment or half the buffer. If all is read, it moves by any step.
     pub(super) fn window_to_offer(&mut self) -> u16 {
         let buffer = u64::from(self.settings.receive_buffer_bytes);
         let free = self.free().min(65_535 << self.rcv.scale);
@@ -224,7 +224,7 @@ impl Connection {
         self.offer_room(now, out);
     }
 
-    /// After the application has read.
+    /// The application has read: sends a window update if the window opens enough.
     pub(super) fn offer_room(&mut self, now: Instant, out: &mut Vec<Packet>) {
         let offered = self.rcv.edge.saturating_sub(self.rcv.nxt);
         // A window update if it opens by two segments or half the buffer (4.3BSD's
@@ -236,8 +236,8 @@ impl Connection {
         }
     }
 
-    /// The window is advertised as 0 from now on, or true again with this many ACKs
-    /// (Freeze-TCP's receiver: Goff and others, 2000).
+    /// Advertises a window of 0 from now on (`frozen`) or the true window again, with this many
+    /// ACKs (Freeze-TCP's receiver: Goff and others, 2000).
     pub fn freeze(&mut self, frozen: bool, acks: u32, now: Instant, out: &mut Vec<Packet>) {
         self.rcv.frozen = frozen;
         if matches!(self.state, State::Closed | State::Listen | State::SynSent) {

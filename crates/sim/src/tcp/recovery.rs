@@ -10,7 +10,7 @@ use super::scoreboard::Loss;
 use super::settings::{LossRecovery, OnFullAck};
 use crate::packet::Packet;
 
-/// What RFC 6675's NextSeg () has found.
+/// The result of RFC 6675's NextSeg ().
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextSeg {
     /// Bytes sent before, by rule 1 or 3.
@@ -73,7 +73,7 @@ impl Connection {
             LossRecovery::NewReno => una > recover,
             // RFC 6675, 5.1: not before HighACK reaches RecoveryPoint.
             LossRecovery::Sack => una >= recover,
-            // It has its own ACKs.
+            // RACK-TLP handles ACKs in `rack_ack`.
             LossRecovery::RackTlp => false,
         }
     }
@@ -123,7 +123,7 @@ impl Connection {
         self.emit(una, to, now, out);
     }
 
-    /// The segment at `snd.una` goes again as if duplicate ACKs had asked for it.
+    /// Retransmits the segment at `snd.una`, as after enough duplicate ACKs.
     pub(super) fn fast_retransmit(&mut self, now: Instant, out: &mut Vec<Packet>) {
         if self.uses_rack() {
             self.lose_first(now, out);
@@ -138,7 +138,7 @@ impl Connection {
         let una = self.snd.una;
         let mut to = (una + self.smss).min(self.snd.max);
         if to >= self.data_end() && una < self.data_end() {
-            // With the FIN, if that has been sent.
+            // With the FIN, if it was sent.
             to = self.snd.max.min(self.send_end());
         }
         to.min(self.board.next_range(una).unwrap_or(u64::MAX))
@@ -183,7 +183,7 @@ impl Connection {
         let smss = self.smss;
         let congestion = &mut self.congestion;
         congestion.partial_acks += 1;
-        // The hole was repaired; what follows it had left before.
+        // The first segment filled the hole. Those behind it had arrived before.
         let arrived_before = (acked / smss).saturating_sub(1);
         congestion.left_segments = congestion.left_segments.saturating_sub(arrived_before);
         congestion.cwnd = congestion.cwnd.saturating_sub(acked);
@@ -200,7 +200,7 @@ impl Connection {
         self.snd.nxt = self.snd.nxt.max(to);
     }
 
-    /// RFC 6675, 5, (C): as long as cwnd - pipe >= 1 SMSS.
+    /// RFC 6675, 5, (C): sends as long as cwnd - pipe >= 1 SMSS.
     pub(super) fn send_by_pipe(&mut self, now: Instant, out: &mut Vec<Packet>) {
         let loss = self.loss();
         let (una, high_rxt) = (self.snd.una, self.congestion.high_rxt);
@@ -254,7 +254,7 @@ impl Connection {
         Some((from, end.min(from + self.smss)))
     }
 
-    /// Rule 2: up to a segment of what was never sent.
+    /// Rule 2: bytes that were never sent, at most one segment.
     pub(super) fn next_new(&self) -> Option<(u64, u64)> {
         let (from, data_end) = (self.snd.max, self.data_end());
         let to = (from + self.smss).min(data_end).min(self.window_end());
@@ -263,7 +263,7 @@ impl Connection {
         fits.then(|| (from, if to == data_end { self.send_end() } else { to }))
     }
 
-    /// Rule 4: once a recovery, the last bytes outstanding that were not reported.
+    /// Rule 4, once in a recovery: the last outstanding bytes that were not reported.
     fn rescue(&self) -> Option<(u64, u64)> {
         let una = self.snd.una;
         if self

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An end whose application relays: what one connection receives, another one sends.
+//! An end whose application relays: one connection sends what another one receives.
 
 use holdfast_wire::Instant;
 
@@ -8,7 +8,7 @@ use super::variables::{Ending, Received, State};
 use crate::packet::Packet;
 
 impl Connection {
-    /// What it has received in order so far.
+    /// What this end has received in order so far.
     pub(crate) fn received(&self) -> Received {
         Received {
             bytes: self.delivered(),
@@ -16,7 +16,7 @@ impl Connection {
         }
     }
 
-    /// The application gives everything up to this, counted from the first byte.
+    /// The application gives all bytes up to `upto`, counted from the first byte.
     pub(crate) fn supply(&mut self, upto: Received, now: Instant, out: &mut Vec<Packet>) {
         if upto.bytes == self.app.sends && upto.closed == self.app.closes_first {
             return;
@@ -27,7 +27,7 @@ impl Connection {
         self.advance_closing(now);
     }
 
-    /// The application has passed on all bytes up to `total`: their room is free.
+    /// The application has passed on all bytes up to `total`: the buffer has room again.
     pub(crate) fn read_up_to(&mut self, total: u64, now: Instant, out: &mut Vec<Packet>) {
         let unread = self.delivered().saturating_sub(total);
         if unread >= self.rcv.unread {
@@ -46,7 +46,7 @@ impl Connection {
         }
     }
 
-    /// The host has lost the connection's state: from now on each segment is answered by a RST.
+    /// The host has lost the connection's state: it answers each later segment with a RST.
     pub(crate) fn forget(&mut self) {
         self.close(Ending::Reset);
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How long a segment may go unacknowledged: RFC 6298, and 4.3BSD-Reno's ticks.
+//! The retransmission timeout: RFC 6298, and 4.3BSD-Reno's ticks.
 
 use holdfast_wire::{Duration, Instant};
 
 use super::settings::{RtoFloor, RtoSettings, RttClock};
 
-/// RFC 6298, 5.7.
+/// RFC 6298, 5.7: the least initial timeout after a lost SYN.
 const AFTER_LOST_SYN_MIN: Duration = Duration::from_secs(3);
 
-/// More segments than the largest window has.
+/// Bounds the samples a round trip, above any real window.
 const EXPECTED_SAMPLES_MAX: u32 = 1 << 24;
 
 /// 4.3BSD-Reno: `srtt` in eighths of a tick, `rttvar` in quarters.
@@ -29,7 +29,7 @@ pub struct RtoEstimator {
 }
 
 impl RtoEstimator {
-    /// Nothing measured yet.
+    /// An estimator without a measurement.
     pub fn new(settings: RtoSettings) -> Self {
         Self {
             settings,
@@ -40,7 +40,7 @@ impl RtoEstimator {
         }
     }
 
-    /// The smoothed round trip, once there is one.
+    /// The smoothed round trip, once one is measured.
     pub fn srtt(&self) -> Option<Duration> {
         self.srtt
     }
@@ -55,7 +55,7 @@ impl RtoEstimator {
         self.doublings
     }
 
-    /// A segment sent at `sent` and never again was acknowledged at `now`.
+    /// A segment that was sent once, at `sent`, is acknowledged at `now`.
     pub fn on_timed(&mut self, sent: Instant, now: Instant) {
         match self.settings.clock {
             RttClock::Rfc6298 { granularity } => {
@@ -72,12 +72,12 @@ impl RtoEstimator {
 
     /// A round trip.
     pub fn on_rtt(&mut self, rtt: Duration) {
-        self.on_one_of_many(rtt, 1);
+        self.on_timestamp_sample(rtt, 1);
     }
 
-    /// A round trip that timestamps give, one of `expected` in the time of one (RFC 7323,
-    /// 4.2 and appendix G).
-    pub fn on_one_of_many(&mut self, rtt: Duration, expected: u32) {
+    /// A round trip measured by timestamps. `expected` such samples come in one round trip
+    /// (RFC 7323, 4.2 and appendix G).
+    pub fn on_timestamp_sample(&mut self, rtt: Duration, expected: u32) {
         if let RttClock::Bsd { tick } = self.settings.clock {
             let ticks = rtt.as_nanos().div_ceil(tick.as_nanos().max(1)) as i64;
             return self.on_ticks(ticks, tick);
@@ -104,11 +104,11 @@ impl RtoEstimator {
         self.doublings = 0;
     }
 
-    /// `tcp_xmit_timer` of 4.3BSD-Reno; `rtt` is its argument less one.
+    /// `tcp_xmit_timer` of 4.3BSD-Reno. `rtt` is that function's argument less one.
     fn on_ticks(&mut self, rtt: i64, tick: Duration) {
         let t = &mut self.ticks;
         if t.srtt8 == 0 {
-            // Its argument is at least 1: no measurement is 0.
+            // The argument is at least 1: `srtt8` is 0 only without a measurement.
             t.srtt8 = (rtt + 1) << 3;
             t.rttvar4 = (rtt + 1) << 1;
         } else {
@@ -121,7 +121,7 @@ impl RtoEstimator {
         self.doublings = 0;
     }
 
-    /// Data begins after a SYN that had to be repeated: RFC 6298, 5.7.
+    /// Data transmission begins after a SYN was retransmitted: RFC 6298, 5.7.
     pub fn begin_after_lost_syn(&mut self) {
         self.doublings = 0;
         self.settings.initial = self.settings.initial.max(AFTER_LOST_SYN_MIN);
@@ -164,8 +164,8 @@ impl RtoEstimator {
         backed_off.saturating_add(slop).min(self.settings.max)
     }
 
-    /// When a timer of `length` set at `now` expires: at once after it, or with the
-    /// slow timer at the tick that makes it complete.
+    /// When a timer of `length` set at `now` expires: exactly after `length`, or at a tick of the
+    /// slow timer.
     pub fn expiry(&self, now: Instant, length: Duration) -> Instant {
         let Some(tick) = self.settings.timer_tick else {
             return now + length;
@@ -173,7 +173,7 @@ impl RtoEstimator {
         let tick_ns = nanos(tick).max(1);
         let phase = nanos(self.settings.tick_phase);
         match self.settings.clock {
-            // A counter of ticks; the next tick comes within one interval.
+            // 4.3BSD counts ticks. The first one comes within one interval.
             RttClock::Bsd { .. } => {
                 let count = nanos(length).div_ceil(tick_ns);
                 let ticks = ticks_by(now, tick, self.settings.tick_phase) + count;
@@ -192,7 +192,7 @@ fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Ticks of a clock that has ticked first at `phase`, up to `at`.
+/// Ticks up to `at`, of a clock whose first tick is at `phase`.
 fn ticks_by(at: Instant, tick: Duration, phase: Duration) -> u64 {
     at.as_nanos().saturating_sub(nanos(phase)) / nanos(tick).max(1)
 }

@@ -4,7 +4,7 @@
 /// Bytes that the other end holds beyond `snd.una`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
-    /// In order and apart. Bounded by what is outstanding.
+    /// In ascending order, without overlap. Bounded by what is outstanding.
     ranges: Vec<(u64, u64)>,
 }
 
@@ -104,8 +104,8 @@ impl Scoreboard {
             || bytes > u64::from(loss.dup_thresh - 1) * loss.smss
     }
 
-    /// SetPipe (): RFC 6675, 4: what is estimated to be in the network of the bytes
-    /// from `una` up to `max`, those below `high_rxt` were retransmitted.
+    /// SetPipe (): RFC 6675, 4: estimates the bytes from `una` up to `max` that are in the
+    /// network. Bytes below `high_rxt` were retransmitted.
     pub(crate) fn pipe(&self, una: u64, max: u64, high_rxt: u64, loss: Loss) -> u64 {
         let mut pipe = 0;
         let mut from = una;
@@ -135,7 +135,7 @@ fn hole(start: u64, end: u64, high_rxt: u64, ranges: u64, bytes: u64, loss: Loss
     }
     let lost =
         ranges >= u64::from(loss.dup_thresh) || bytes > u64::from(loss.dup_thresh - 1) * loss.smss;
-    // (a) not lost: the first sending; (b) at or below HighRxt: the second.
+    // (a) the original, if not lost; (b) the retransmission, at or below HighRxt.
     let first = if lost { 0 } else { end - start };
     first + end.min(high_rxt).saturating_sub(start)
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a TCP host behaves: each behaviour a setting, with its source.
+//! The behaviour of a TCP host: each behaviour is a setting, with its source.
 //!
-//! [`TcpSettings::default`] is what the RFCs of today ask for; [`Preset`](super::Preset) names the
+//! [`TcpSettings::default`] is what today's RFCs require; [`Preset`](super::Preset) names the
 //! senders of the papers.
 
 use holdfast_core::lccwe::Parameters;
 use holdfast_wire::Duration;
 use serde::{Deserialize, Serialize};
 
-/// How losses are found and repaired before the retransmission timer expires.
+/// How a sender finds losses, and retransmits, before the retransmission timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossRecovery {
     /// Fast retransmit without fast recovery (4.3BSD-Tahoe; RFC 5681, 3.2 without its
@@ -20,10 +20,10 @@ pub enum LossRecovery {
     /// (RFC 6582).
     NewReno,
     /// Recovery from SACK information (RFC 6675). Needs [`TcpSettings::sack`] at both
-    /// ends; without, as `NewReno`.
+    /// ends; otherwise it is `NewReno`.
     Sack,
     /// RACK-TLP (RFC 8985) with proportional rate reduction (RFC 9937), F-RTO
-    /// ([`TcpSettings::f_rto`]) and undo, as Linux. Needs [`TcpSettings::sack`] at both ends; without, as `NewReno`.
+    /// ([`TcpSettings::f_rto`]) and undo, as Linux. Needs [`TcpSettings::sack`] at both ends; otherwise as `NewReno`.
     RackTlp,
 }
 
@@ -44,18 +44,18 @@ pub enum WindowIncrease {
         /// L of RFC 3465, 2.2: 1 or 2.
         limit: u32,
     },
-    /// By what is acknowledged, in slow start without a limit up to `ssthresh`; the rest
+    /// By the bytes acknowledged. Slow start has no limit an ACK, up to `ssthresh`; the rest
     /// of that ACK counts in avoidance (Linux: `tcp_slow_start`, `tcp_cong_avoid_ai`).
     AllAcked,
-    /// Slow start as `AllAcked`, ended by HyStart; in avoidance along CUBIC's curve (RFC 9438).
-    /// A loss takes three tenths. [`TcpSettings::half_of`] gives only which timeouts count.
+    /// Slow start as `AllAcked`, ended by HyStart; avoidance along CUBIC's curve (RFC 9438). A loss
+    /// reduces by three tenths. [`TcpSettings::half_of`] only decides which timeouts reduce.
     Cubic,
-    /// By BBR, version 1, as Linux has it (draft-cardwell-iccrg-bbr-congestion-control-00), which also paces what is
-    /// sent. Needs [`LossRecovery::RackTlp`] and SACK at both ends; without, as `AllAcked`.
+    /// By BBR, version 1, as in Linux (draft-cardwell-iccrg-bbr-congestion-control-00), which also paces what is
+    /// sent. Needs [`LossRecovery::RackTlp`] and SACK at both ends; otherwise it is `AllAcked`.
     Bbr,
 }
 
-/// What `ssthresh` becomes half of after a loss.
+/// After a loss, `ssthresh` becomes half of this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HalfOf {
     /// FlightSize (RFC 5681, 3.1, equation 4).
@@ -63,13 +63,13 @@ pub enum HalfOf {
     /// The smaller of `cwnd` and the receiver's window, in whole segments
     /// (4.3BSD-Reno).
     Window,
-    /// `cwnd` in whole segments, and of a timeout in fast recovery nothing: that loss has
+    /// `cwnd` in whole segments. A timeout in fast recovery reduces nothing: that loss has
     /// had its reduction (Linux: `tcp_reno_ssthresh`, `tcp_enter_loss`).
     CongestionWindow,
 }
 
-/// What `cwnd` becomes with the ACK that ends NewReno's fast recovery (RFC 6582, 3.2,
-/// step 3, full acknowledgments).
+/// `cwnd` after the ACK that ends NewReno's fast recovery (RFC 6582, 3.2, step 3, full
+/// acknowledgments).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnFullAck {
     /// (1): min (ssthresh, max (FlightSize, SMSS) + SMSS), so that no burst follows.
@@ -78,10 +78,10 @@ pub enum OnFullAck {
     Ssthresh,
 }
 
-/// From what the retransmission timeout is estimated.
+/// The estimator of the retransmission timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RttClock {
-    /// RFC 6298, 2, with a clock of this granularity G; zero for an exact one.
+    /// RFC 6298, 2, with a clock of this granularity G; zero for an exact clock.
     Rfc6298 {
         /// G.
         granularity: Duration,
@@ -93,45 +93,44 @@ pub enum RttClock {
     },
 }
 
-/// What the least timeout is the least of.
+/// To what the least timeout applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtoFloor {
-    /// Of the whole timeout (RFC 6298, 2.4: 1 s).
+    /// To the whole timeout (RFC 6298, 2.4: 1 s).
     Timeout(Duration),
-    /// Of the variance's term alone, so that RTO is at least `srtt` and this (Linux:
-    /// 200 ms).
+    /// To the variance's term alone: the RTO is at least `srtt` plus this (Linux: 200 ms).
     Variance(Duration),
 }
 
 /// The retransmission timer (RFC 6298).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RtoSettings {
-    /// Before the first measurement (RFC 6298, 2.1: 1 s; RFC 2988: 3 s).
+    /// The timeout before the first measurement (RFC 6298, 2.1: 1 s; RFC 2988: 3 s).
     pub initial: Duration,
-    /// The least (2.4).
+    /// The least timeout (2.4).
     pub floor: RtoFloor,
     /// Added to a measured timeout after its back-off (Darwin: 200 ms).
     pub slop: Duration,
-    /// The most, back-off included (2.5: at least 60 s).
+    /// The largest timeout, back-off included (2.5: at least 60 s).
     pub max: Duration,
     /// The estimator.
     pub clock: RttClock,
-    /// Each of the many measurements that timestamps give in a round trip has its share
-    /// of one's weight (RFC 7323, 4.2 and appendix G); otherwise each has all of it, and
-    /// the estimate forgets sooner (Linux).
+    /// Each of the many timestamp samples in a round trip has a share of one sample's weight
+    /// (RFC 7323, 4.2 and appendix G). Otherwise each has the whole weight, and the estimate
+    /// forgets sooner (Linux).
     pub samples_share_weight: bool,
-    /// Timers of the connection expire at multiples of this only, as with a periodic
-    /// slow timer; none: at their exact time.
+    /// The retransmission and persist timers expire only at multiples of this, as with a periodic
+    /// slow timer. None: at their exact time.
     pub timer_tick: Option<Duration>,
     /// Time of the host's first tick: hosts started at different times tick at
     /// different times. Below `timer_tick`.
     pub tick_phase: Duration,
-    /// Doublings at most (4.3BSD: 6, which is 64 times).
+    /// The largest number of doublings (4.3BSD: 6, which is 64 times).
     pub doublings_max: u32,
     /// Consecutive timeouts of one segment after which the connection is given up
     /// (R2 of RFC 9293, 3.8.3; 4.3BSD: 12, Linux `tcp_retries2`: 15).
     pub retries_max: u32,
-    /// The same for a SYN (RFC 9293, 3.8.3: at least 3 minutes).
+    /// The same limit for a SYN (RFC 9293, 3.8.3: at least 3 minutes).
     pub syn_retries_max: u32,
 }
 
@@ -140,8 +139,8 @@ pub struct RtoSettings {
 pub enum DelayedAck {
     /// One for each segment.
     Off,
-    /// One for each `every`-th full-sized segment, or `delay` after the first that
-    /// waits (RFC 5681, 4.2: every second, at most 500 ms).
+    /// One for each `every`-th segment, or `delay` after the first segment that waits
+    /// (RFC 5681, 4.2: every second full-sized one, at most 500 ms).
     On {
         /// Segments.
         every: u32,
@@ -153,28 +152,28 @@ pub enum DelayedAck {
     },
 }
 
-/// What a zero-window probe is (RFC 9293, 3.8.6.1 leaves it open).
+/// The form of a zero-window probe (RFC 9293, 3.8.6.1 does not specify it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeKind {
     /// The next byte that is to be sent (BSD).
     NextByte,
-    /// No byte: a sequence number just below `snd.una`, which is answered (Linux).
+    /// No byte: its sequence number is just below `snd.una`, so that it is answered (Linux).
     Empty,
 }
 
 /// The persist timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistSettings {
-    /// What is sent.
+    /// The form of a probe.
     pub probe: ProbeKind,
     /// The first interval: the RTO (RFC 9293, 3.8.6.1) unless set.
     pub initial: Option<Duration>,
     /// The least interval (4.3BSD: 5 s).
     pub min: Duration,
-    /// The most: it doubles until then (4.3BSD: 60 s).
+    /// The largest interval: intervals double up to this (4.3BSD: 60 s).
     pub max: Duration,
-    /// Unanswered probes after which the connection is given up; none: never, as
-    /// RFC 9293, 3.8.6.1 keeps probing as long as probes are answered.
+    /// Unanswered probes after which the connection is given up. None: never, as in RFC 9293,
+    /// 3.8.6.1, which probes as long as probes are answered.
     pub unanswered_max: Option<u32>,
 }
 
@@ -197,26 +196,26 @@ pub enum OnShrunkWindow {
     RetransmissionTimerCounts,
 }
 
-/// What becomes of the memory of bytes sent beyond `snd.una` when persist ends.
+/// Whether the sender forgets bytes sent beyond `snd.una` when persist ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnPersistExit {
-    /// It stays: an ACK of all that was ever sent is taken.
+    /// It does not: an ACK of all that was ever sent is accepted.
     KeepSndMax,
-    /// The highest byte sent is set back to `snd.una`, and ACKs beyond it are not
-    /// believed until it is reached again: the senders for which M-TCP's SH has its
-    /// state RECOVERING (Brown and Singh, 1997).
+    /// The highest byte sent is set back to `snd.una`. ACKs beyond it are rejected until it is
+    /// reached again: the senders for which M-TCP's SH has its state RECOVERING (Brown and
+    /// Singh, 1997).
     ResetSndMax,
 }
 
-/// After which silence `cwnd` starts again from the initial window.
+/// The idle time after which `cwnd` starts again from the initial window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdleRestart {
-    /// After none.
+    /// `cwnd` never starts again.
     Never,
     /// Nothing was sent for longer than an RTO (RFC 5681, 4.1).
     SinceSent,
     /// Nothing was sent or received for longer than an RTO (4.3BSD's `t_idle`): the
-    /// segment that opens a closed window ends the silence.
+    /// segment that opens a closed window ends the idle time.
     SinceReceived,
     /// Nothing was sent for longer than an RTO: `cwnd` is halved for each RTO, down to the
     /// initial window, and `ssthresh` keeps three quarters of it (Linux: `tcp_cwnd_restart`).
@@ -226,19 +225,19 @@ pub enum IdleRestart {
 /// What a sender does about handoffs of its own host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnHandoff {
-    /// It gets no report of them.
+    /// The sender gets no report of handoffs.
     Nothing,
     /// LC and CWE (Liao, Kao and Chien, 2005), or one of the two.
     LcCwe {
-        /// Losses are put down to congestion or to a handoff (LC); otherwise all to
+        /// Losses are attributed to congestion or to a handoff (LC); otherwise all to
         /// congestion.
         classifies: bool,
-        /// The window makes up for the handoff (CWE).
+        /// The window grows for the time of the handoff (CWE).
         extrapolates: bool,
-        /// Numbers and readings.
+        /// The paper's numbers, and how its text is read.
         parameters: Parameters,
     },
-    /// The retransmission timer stands still in a handoff, and nothing is sent; then fast
+    /// During a handoff the retransmission timer is stopped, and nothing is sent; then fast
     /// retransmit at once (their combination of Freeze-TCP with Caceres and Iftode, 1995,
     /// at the sender).
     FreezeAndFastRetransmit,
@@ -247,9 +246,9 @@ pub enum OnHandoff {
 /// Which segments update the send window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowUpdates {
-    /// Each newer one by SND.WL1 and SND.WL2 (RFC 9293, 3.10.7.4).
+    /// Each newer segment, by SND.WL1 and SND.WL2 (RFC 9293, 3.10.7.4).
     Rfc9293,
-    /// Not one that acknowledges nothing new and shrinks the window, unless its
+    /// A segment that acknowledges nothing new may not shrink the window, unless its
     /// sequence number is newer: Linux before 6.6.
     NewAckToShrink,
 }
@@ -257,7 +256,7 @@ pub enum WindowUpdates {
 /// The behaviour of one TCP host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpSettings {
-    /// The largest payload that this host takes and sends, options not deducted
+    /// The largest payload that this host receives and sends, options not deducted
     /// (RFC 9293, 3.7.1; RFC 6691), bytes; at least 64.
     pub mss: u16,
     /// Offers timestamps (RFC 7323, 3).
@@ -266,39 +265,39 @@ pub struct TcpSettings {
     pub timestamp_clock: Duration,
     /// Offers this window scale (RFC 7323, 2), 0 to 14.
     pub window_scale: Option<u8>,
-    /// Offers SACK and reports by it (RFC 2018).
+    /// Offers SACK, and reports with it (RFC 2018).
     pub sack: bool,
-    /// Reports duplicates by it (D-SACK: RFC 2883).
+    /// Reports duplicates with SACK blocks (D-SACK: RFC 2883).
     pub dsack: bool,
     /// Bytes of receive buffer, which bounds the window advertised.
     pub receive_buffer_bytes: u32,
-    /// Bytes of send buffer, which bounds what is outstanding; none: no bound.
+    /// Bytes of send buffer, which limits what is outstanding; none: no limit.
     pub send_buffer_bytes: Option<u32>,
-    /// How losses are repaired.
+    /// How losses are found and retransmitted.
     pub recovery: LossRecovery,
     /// After a timeout two new segments show whether it was spurious (F-RTO: RFC 5682). For
     /// [`LossRecovery::RackTlp`] alone.
     pub f_rto: bool,
     /// Duplicate ACKs that mean a loss (RFC 5681, 3.2; RFC 6675, 2): 3.
     pub dup_ack_threshold: u32,
-    /// The first two duplicate ACKs let one new segment each go (RFC 3042).
+    /// The first two duplicate ACKs each let the sender send one new segment (RFC 3042).
     pub limited_transmit: bool,
-    /// Partial ACKs restart the timer the first time only (the Impatient variant of
-    /// RFC 6582, 4) rather than each time.
+    /// Only the first partial ACK restarts the timer (the Impatient variant of RFC 6582, 4);
+    /// false: each does.
     pub impatient: bool,
     /// How the window grows.
     pub increase: WindowIncrease,
-    /// It grows only while it is what limits the sender (RFC 7661's idea; Linux).
+    /// The window grows only while it limits the sender (RFC 7661's idea; Linux).
     pub increase_when_limited_only: bool,
     /// The initial window, segments (RFC 5681, 3.1; RFC 6928: 10).
     pub initial_window_segments: u32,
     /// The initial `ssthresh`, bytes; none: as high as possible (RFC 5681, 3.1).
     pub initial_ssthresh_bytes: Option<u32>,
-    /// What a loss halves.
+    /// What is halved after a loss.
     pub half_of: HalfOf,
-    /// What the end of NewReno's recovery makes of `cwnd`.
+    /// `cwnd` at the end of NewReno's recovery.
     pub on_full_ack: OnFullAck,
-    /// What silence does to `cwnd`.
+    /// `cwnd` after an idle time.
     pub idle_restart: IdleRestart,
     /// The retransmission timer.
     pub rto: RtoSettings,
@@ -309,13 +308,13 @@ pub struct TcpSettings {
     pub quick_acks: u32,
     /// The third and later duplicate ACKs wait this long for the missing segment, which a link
     /// may retransmit meanwhile (delayed duplicate acknowledgements: Vaidya, Mehta, Perkins and
-    /// Montenegro, 1999); none: they go at once.
+    /// Montenegro, 1999). None: they are sent at once.
     pub dup_ack_delay: Option<Duration>,
     /// The persist timer.
     pub persist: PersistSettings,
-    /// A window of zero over bytes in flight.
+    /// The reaction to a window of zero over bytes in flight.
     pub on_shrunk_window: OnShrunkWindow,
-    /// Leaving persist.
+    /// The reaction to the end of persist.
     pub on_persist_exit: OnPersistExit,
     /// What updates the send window.
     pub window_updates: WindowUpdates,
@@ -325,18 +324,18 @@ pub struct TcpSettings {
     /// present timeout (explicit bad state notification: Bakshi, Krishna, Vaidya and Pradhan,
     /// 1997).
     pub heeds_bad_link: bool,
-    /// Its reaction to handoffs of its host, which are reported to it.
+    /// The reaction to handoffs of its host, which are reported to it.
     pub on_handoff: OnHandoff,
-    /// After a loss no duplicate ACKs make for a fast retransmit until more is acknowledged
-    /// than was outstanding then (RFC 6582, 3.2, step 2; ns-2's `bug_fix_`, in Reno too).
+    /// After a loss, duplicate ACKs cause no fast retransmit until more is acknowledged than was
+    /// outstanding then (RFC 6582, 3.2, step 2; ns-2's `bug_fix_`, in Reno too).
     pub recovers_once: bool,
-    /// M-TCP at the mobile (Brown and Singh, 1997, 4.2): its timers stand still while its
+    /// M-TCP at the mobile (Brown and Singh, 1997, 4.2): its timers are stopped while its
     /// link is down, and at link up it sends a marked ACK.
     pub m_tcp: bool,
 }
 
 impl Default for TcpSettings {
-    /// RFC 5681, 6582, 6675, 6298, 7323, 6928 as they ask by default.
+    /// The defaults of RFC 5681, 6582, 6675, 6298, 7323 and 6928.
     fn default() -> Self {
         Self {
             mss: 1460,
@@ -395,7 +394,7 @@ impl RtoSettings {
     };
 
     /// 4.3BSD-Reno (`tcp_timer.h`): ticks of 500 ms, 1 to 64 s, 6 s before the first
-    /// measurement, given up after the twelfth repetition.
+    /// measurement, given up after the twelfth retransmission.
     pub const BSD: Self = Self {
         initial: Duration::from_secs(6),
         floor: RtoFloor::Timeout(Duration::from_secs(1)),
@@ -430,7 +429,7 @@ impl DelayedAck {
 }
 
 impl PersistSettings {
-    /// From the RTO on, doubling, without end.
+    /// The first interval is the RTO; intervals double, and probing never ends.
     pub const RFC9293: Self = Self {
         probe: ProbeKind::NextByte,
         initial: None,

@@ -38,7 +38,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Plain behaviour on which each test puts what it is about.
+/// Plain settings; each test changes what it tests.
 fn plain() -> TcpSettings {
     TcpSettings {
         mss: SMSS as u16,
@@ -99,7 +99,7 @@ impl Script {
         script
     }
 
-    /// An end that waits; the handshake is done, and it has sent nothing but the ACKs.
+    /// An end that listens; the handshake is done, and it has sent nothing but ACKs.
     fn receiver(settings: TcpSettings) -> Self {
         let mut script = Self::new(settings, 0, false);
         script.deliver(script.segment(0, Flags::SYN, 0, script.options(true)), 0);
@@ -178,7 +178,7 @@ impl Script {
     fn syn_ack(&mut self) {
         let flags = Flags::SYN.with(Flags::ACK);
         self.deliver(self.segment(0, flags, 1, self.options(true)), 0);
-        // The handshake's last ACK is not what tests are about.
+        // Tests do not look at the handshake's last ACK.
         self.out.remove(0);
     }
 
@@ -231,7 +231,7 @@ impl Script {
         self.sent()
     }
 
-    /// Time passes; gives what timers send, with the milliseconds since now.
+    /// Time passes. Returns what timers send, with the milliseconds since now.
     fn wait(&mut self, length: Duration) -> String {
         let (start, until) = (self.now, self.now + length);
         let mut lines = Vec::new();

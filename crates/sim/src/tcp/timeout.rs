@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses found by silence, and persist state (RFC 6298, 5; RFC 9293, 3.8.3 and
-//! 3.8.6.1).
+//! Losses found by the retransmission timer, and persist state (RFC 6298, 5; RFC 9293, 3.8.3
+//! and 3.8.6.1).
 
 use holdfast_core::lccwe::Cause;
 use holdfast_wire::{Flags, Instant};
@@ -60,8 +60,8 @@ impl Connection {
         self.snd.nxt = to;
     }
 
-    /// A message has come that a link of the path is bad: the retransmission timer starts anew,
-    /// with the present timeout, if this sender knows the message.
+    /// A message reports that a link of the path is bad. If this sender heeds such messages, the
+    /// retransmission timer starts anew, with the present timeout.
     pub fn handle_bad_link(&mut self, now: Instant) {
         if self.settings.heeds_bad_link && self.timers.retransmit.is_some() {
             self.start_retransmission_timer(now);
@@ -76,8 +76,8 @@ impl Connection {
         }
     }
 
-    /// One more timeout in a row; false if that was one too many (R2 of RFC 9293,
-    /// 3.8.3) and the connection is given up.
+    /// Counts one more timeout in a row. False: there were more than `most`, and the connection
+    /// is given up (R2 of RFC 9293, 3.8.3).
     fn count_retry(&mut self, most: u32, now: Instant, out: &mut Vec<Packet>) -> bool {
         self.retries += 1;
         if self.retries <= most {
@@ -96,7 +96,7 @@ impl Connection {
         self.close(Ending::GaveUp);
     }
 
-    /// The window is closed, or too small for what there is.
+    /// The window is closed, or too small for the data.
     pub(super) fn enter_persist(&mut self, now: Instant) {
         self.persisting = true;
         self.probes = 0;
@@ -112,13 +112,13 @@ impl Connection {
         self.timers.persist = Some(self.rto.expiry(now, length));
     }
 
-    /// The window is open: what is to be sent goes from `snd.nxt` on.
+    /// If the window is open, normal sending goes on from `snd.nxt`.
     pub(super) fn leave_persist_if_open(&mut self) {
         if !self.persisting || self.snd.wnd == 0 {
             return;
         }
         if self.timers.persist.is_some() && self.snd.una == self.snd.max && self.is_stuck() {
-            // A window too small: the timer decides.
+            // The window is too small: the timer decides.
             return;
         }
         self.persisting = false;
@@ -157,7 +157,7 @@ impl Connection {
         self.probes_unanswered = self.probes_unanswered.saturating_add(1);
         self.counters.probes += 1;
         match self.settings.persist.probe {
-            // It does not move `snd.nxt` (4.3BSD's t_force).
+            // The probe does not move `snd.nxt` (4.3BSD's t_force).
             ProbeKind::NextByte => self.emit(self.snd.una, self.snd.una + 1, now, out),
             ProbeKind::Empty => {
                 let seq = self.snd.una.saturating_sub(1);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a sender remembers of a reduction, to take it back if nothing was lost (Eifel: RFC 3522
-//! and RFC 4015; D-SACK: RFC 3708), as Linux does.
+//! What a sender stores of a reduction, to undo it if nothing was lost (Eifel: RFC 3522 and
+//! RFC 4015; D-SACK: RFC 3708), as Linux does.
 
 /// The last reduction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Undo {
-    /// SND.UNA when it began; none: nothing to take back.
+    /// SND.UNA when the reduction began. None: there is nothing to undo.
     marker: Option<u64>,
     /// Retransmissions that no D-SACK has reported yet; none: nothing was retransmitted.
     repeats: Option<u32>,
     /// The timestamp of the first retransmission.
     stamp: Option<u32>,
-    /// `ssthresh` and `cwnd` before.
+    /// `ssthresh` and `cwnd` before the reduction.
     before: Option<(u64, u64)>,
 }
 
@@ -28,20 +28,20 @@ impl Undo {
         self.stamp = None;
     }
 
-    /// A segment is retransmitted; the clock of timestamps is `stamp`.
+    /// A segment is retransmitted. `stamp` is its timestamp.
     pub(super) fn on_repeat(&mut self, stamp: u32) {
         self.stamp.get_or_insert(stamp);
         self.repeats = Some(self.repeats.unwrap_or(0) + 1);
     }
 
-    /// D-SACK for bytes up to `right`: `segments` of them were duplicates.
+    /// D-SACK reports `segments` duplicates, in bytes up to `right`.
     pub(super) fn on_dsack(&mut self, right: u64, segments: u32) {
         if self.marker.is_some_and(|marker| right > marker) {
             self.repeats = self.repeats.map(|left| left.saturating_sub(segments));
         }
     }
 
-    /// An ACK with this echo is of a segment from before the first retransmission.
+    /// Whether an ACK with this echo answers a segment sent before the first retransmission.
     pub(super) fn is_of_original(&self, echo: Option<u32>) -> bool {
         let (Some(stamp), Some(echo)) = (self.stamp, echo) else {
             return false;
@@ -54,12 +54,12 @@ impl Undo {
         self.marker.is_some() && self.repeats == Some(0)
     }
 
-    /// A reduction stands that was not taken back.
+    /// There is a reduction that was not undone.
     pub(super) fn stands(&self) -> bool {
         self.marker.is_some()
     }
 
-    /// It is taken back: the windows from before.
+    /// Undoes the reduction: returns the windows from before.
     pub(super) fn take(&mut self) -> Option<(u64, u64)> {
         self.marker = None;
         self.before
@@ -102,7 +102,7 @@ mod tests {
         undo.on_repeat(2);
         undo.on_dsack(3000, 1);
         assert!(!undo.all_repeats_were_duplicates());
-        // Of an earlier time.
+        // A D-SACK of an earlier time.
         undo.on_dsack(1000, 1);
         assert!(!undo.all_repeats_were_duplicates());
         undo.on_dsack(4000, 1);

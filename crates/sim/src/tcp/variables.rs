@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The variables of a connection's end, and what can be seen of it from outside.
+//! The variables of a connection's end, and those that an observer sees.
 
 use holdfast_wire::{Duration, Endpoint, Instant, SeqNum};
 
 use super::reassembly::Reassembly;
 use crate::packet::NodeId;
 
-/// Duplicate ACKs that wait, since `rcv.nxt` last advanced.
+/// The receiver's delayed duplicate ACKs since `rcv.nxt` last advanced.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DelayedDupAcks {
-    /// Segments behind the hole.
+    /// Segments received behind the hole.
     pub segments: u32,
-    /// These ACKs.
+    /// Duplicate ACKs that wait.
     pub waiting: u32,
-    /// They have waited in vain.
+    /// The delay has ended for this hole: later duplicate ACKs are sent at once.
     pub released: bool,
 }
 
-/// What an end has received in order.
+/// The data that an end has received in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
     /// Bytes.
     pub bytes: u64,
-    /// The other end has closed behind them.
+    /// The other end has closed after these bytes.
     pub closed: bool,
 }
 
-/// One end's names.
+/// The identity of one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// The host.
@@ -44,31 +44,31 @@ pub struct End {
 pub struct Application {
     /// Bytes that it sends.
     pub sends: u64,
-    /// It starts to send when it has received this many.
+    /// It starts to send when it has received this many bytes.
     pub after_receiving: u64,
-    /// It closes when it has sent everything; otherwise when, besides, the other end
-    /// has closed.
+    /// It closes when it has sent everything. If false, it also waits until the other end has
+    /// closed.
     pub closes_first: bool,
-    /// How it reads; a relay reads what another connection has passed on.
+    /// How it reads. A relay instead reads what it can pass on to another connection.
     pub reading: Reading,
     /// It sends what another connection has received, and closes when that one is closed.
     pub(crate) relays: bool,
 }
 
-/// How an application takes what its TCP has received.
+/// How an application reads what its TCP has received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reading {
-    /// As soon as it is there.
+    /// As soon as it has arrived.
     #[default]
     AtOnce,
-    /// Chunks of `bytes` at distances of `every`.
+    /// Chunks of `bytes`, at intervals of `every`.
     Chunks {
         /// Bytes, at least 1.
         bytes: u32,
-        /// The distance, at least 1 µs.
+        /// The interval, at least 1 µs.
         every: Duration,
     },
-    /// Nothing before `until`, from the start of the run; then as soon as it is there.
+    /// Nothing before `until`, from the start of the run; later as soon as it has arrived.
     NotBefore {
         /// The time.
         until: Duration,
@@ -78,13 +78,13 @@ pub enum Reading {
 /// RFC 9293, 3.3.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// No connection, any more or yet.
+    /// No connection yet, or the connection has ended.
     Closed,
     /// Waits for a SYN.
     Listen,
     /// Has sent a SYN.
     SynSent,
-    /// Has answered one.
+    /// Has received a SYN and sent a SYN,ACK.
     SynReceived,
     /// Open.
     Established,
@@ -92,11 +92,11 @@ pub enum State {
     FinWait1,
     /// Its FIN is acknowledged.
     FinWait2,
-    /// Has got a FIN.
+    /// Has received a FIN.
     CloseWait,
-    /// Both have sent a FIN, neither is acknowledged.
+    /// Both ends have sent a FIN, and this end's is not acknowledged.
     Closing,
-    /// Has got a FIN and sent its own.
+    /// Has received a FIN and sent its own.
     LastAck,
     /// Waits for 2 MSL.
     TimeWait,
@@ -105,7 +105,7 @@ pub enum State {
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It has not.
+    /// It has not ended.
     Open,
     /// Both directions were closed in order.
     Closed,
@@ -120,13 +120,13 @@ pub enum Ending {
 pub struct Counters {
     /// Segments sent, of any kind.
     pub segments: u64,
-    /// Segments sent with data, zero-window probes apart.
+    /// Segments sent with data, without zero-window probes.
     pub data_segments: u64,
-    /// Of them, those some of whose bytes had been sent before.
+    /// Data segments with at least one byte that had been sent before.
     pub data_segments_repeated: u64,
     /// Bytes of data sent.
     pub data_bytes: u64,
-    /// Of them, those sent before.
+    /// Bytes of data that had been sent before.
     pub data_bytes_repeated: u64,
     /// Expiries of the retransmission timer.
     pub timeouts: u64,
@@ -140,7 +140,7 @@ pub struct Counters {
     pub dup_acks_received: u64,
     /// Round trips measured.
     pub rtt_samples: u64,
-    /// Bytes received that were here before.
+    /// Bytes received more than once.
     pub duplicate_bytes_received: u64,
     /// Segments with data received.
     pub data_segments_received: u64,
@@ -148,7 +148,7 @@ pub struct Counters {
     pub corrupted_received: u64,
     /// Seconds in which it sent data or a zero-window probe.
     pub seconds_sending: Seconds,
-    /// Of them, those in which data was retransmitted, or a probe followed an unanswered one.
+    /// Seconds in which it retransmitted data, or sent a probe after an unanswered one.
     pub seconds_repeating: Seconds,
 }
 
@@ -160,7 +160,7 @@ pub struct Seconds {
 }
 
 impl Seconds {
-    /// It happens now.
+    /// Counts the second of `now`.
     pub(super) fn note(&mut self, now: Instant) {
         let second = now.as_nanos() / 1_000_000_000;
         if self.last.replace(second) != Some(second) {
@@ -168,7 +168,7 @@ impl Seconds {
         }
     }
 
-    /// How many.
+    /// The number of seconds.
     pub const fn count(self) -> u64 {
         self.count
     }
@@ -179,10 +179,9 @@ impl Seconds {
 pub(super) struct Snd {
     pub una: u64,
     pub nxt: u64,
-    /// Highest ever sent, as the sender remembers it: what `nxt` returns to after a
-    /// timeout.
+    /// Highest ever sent, as the sender remembers it. After a timeout `nxt` is lower.
     pub max: u64,
-    /// Highest ever sent, for counters and Karn's algorithm, whatever the sender forgets
+    /// Highest ever sent, for counters and Karn's algorithm. It stays if the sender forgets `max`
     /// ([`OnPersistExit::ResetSndMax`](super::settings::OnPersistExit)).
     pub highest: u64,
     pub wnd: u64,
@@ -205,22 +204,22 @@ pub(super) struct Rcv {
     /// In order, and not yet read.
     pub unread: u64,
     pub ahead: Reassembly,
-    /// Where the other end's FIN is.
+    /// The sequence number of the other end's FIN.
     pub fin: Option<u64>,
     /// Segments that wait for an ACK.
     pub unacked_segments: u32,
     /// RFC 7323, 4.3.
     pub ts_recent: u32,
     pub last_ack_sent: u64,
-    /// Duplicate ACKs that wait.
+    /// The state of delayed duplicate ACKs.
     pub dup_acks: DelayedDupAcks,
-    /// Bytes that have arrived again, for D-SACK.
+    /// Bytes that have arrived twice, for D-SACK.
     pub duplicate: Option<(u64, u64)>,
-    /// The window is advertised as 0 whatever it is.
+    /// The window is advertised as 0 whatever its size.
     pub frozen: bool,
 }
 
-/// When what is due.
+/// When each timer expires.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Timers {
     pub retransmit: Option<Instant>,
@@ -232,14 +231,14 @@ pub(super) struct Timers {
     pub time_wait: Option<Instant>,
 }
 
-/// A segment whose ACK gives a round trip, where there are no timestamps.
+/// A segment whose ACK gives a round trip, for connections without timestamps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed {
     pub end: u64,
     pub sent: Instant,
 }
 
-/// What can be seen of a connection.
+/// The variables of a connection that an observer sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Its state.
@@ -266,6 +265,6 @@ pub struct View {
     pub persisting: bool,
     /// In fast recovery.
     pub recovering: bool,
-    /// No byte stood where another one belongs.
+    /// Every byte has arrived at its own offset.
     pub intact: bool,
 }

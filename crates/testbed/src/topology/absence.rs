@@ -28,7 +28,7 @@ impl Topology {
         Ok(RemovedLink([of_gateway, of_mh]))
     }
 
-    /// Makes them again as they were built, with other indices.
+    /// Makes the devices again as they were built, with other indices.
     pub fn make_wireless_again(
         &mut self,
         settings: &TopologySettings,

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The bridge is one Ethernet: what a station sends to a multicast group reaches the others.
-//! The MH has the same address on all its devices, and its default route is by the station
-//! of the cell that it is in; each station reaches it by its own device, and the router by the
-//! station to which its route was last changed.
+//! The MH has the same address on all its devices. Its default route leads to the station of its
+//! cell. Each station reaches the MH by its own device. The router reaches the MH by the station
+//! to which its route was last changed.
 
 use anyhow::Context as _;
 use holdfast_net::netns::NetNs;
@@ -41,7 +41,7 @@ pub fn mh_device(cell: usize) -> String {
     }
 }
 
-/// The base station of `cell` with its link to the MH, and its wire to the router.
+/// Makes the base station of `cell`, its link to the MH, and its wire to the router.
 pub(super) fn build(
     holdfast: &std::path::Path,
     router: &NetNs,
@@ -61,7 +61,7 @@ pub(super) fn build(
     })
 }
 
-/// Addresses and routes of router, stations and MH. The MH is in the first cell.
+/// Sets addresses and routes of router, stations and MH. The MH is in the first cell.
 pub(super) fn configure(
     topology: &Topology,
     router: &NetNs,
@@ -100,7 +100,7 @@ pub(super) fn configure(
     router.run(|| add_routes(BRIDGE_IF, MH, BITS, Some(station(0))))?
 }
 
-/// What `ip route replace` takes to lead the MH's packets through a cell, from 0.
+/// Arguments of `ip route replace` that lead the MH's packets through a cell, from 0.
 pub fn mh_routes(cell: usize, congestion_control: &str, tuning: &HostTuning) -> [String; 2] {
     let own = route_arguments(congestion_control, tuning).join(" ");
     let (via, device) = (station(cell), mh_device(cell));
@@ -110,7 +110,7 @@ pub fn mh_routes(cell: usize, congestion_control: &str, tuning: &HostTuning) -> 
     ]
 }
 
-/// What it takes to lead the router's packets for the MH to the station of a cell.
+/// The same for the router's packets to the MH, through the station of a cell.
 pub fn router_routes(cell: usize) -> [String; 2] {
     let via = station(cell);
     [

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Routes that change while a transfer runs: a process that waits for them, so that none has
-//! to be started at the moment of a move.
+//! Changes routes while a transfer runs. A process waits for the changes, so that none has to be
+//! started at the moment of a move.
 
 use std::io::{Read as _, Write as _};
 use std::process::{ChildStdin, Stdio};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use holdfast_net::netns::{ChildGuard, NetNs};
 
-/// How long it may take to end.
+/// How long the process may take to end.
 const END_LIMIT: Duration = Duration::from_secs(30);
 
 /// `ip -batch -` in a namespace; killed when dropped.
@@ -30,11 +30,11 @@ impl RouteChanger {
         Ok(Self { child, input })
     }
 
-    /// Adds a route, or changes it: what stands behind `ip route replace`, for both
-    /// families.
+    /// Adds or changes a route for each family: `routes` are the arguments of
+    /// `ip route replace`.
     ///
     /// # Errors
-    /// It has ended, at a route that the kernel did not take.
+    /// The process has ended, at a route that the kernel refused.
     pub fn replace(&mut self, routes: &[String; 2]) -> anyhow::Result<()> {
         let [first, second] = routes;
         let lines = format!("route replace {first}\nroute replace {second}\n");
@@ -48,7 +48,7 @@ impl RouteChanger {
     /// Ends it.
     ///
     /// # Errors
-    /// The kernel has not taken a route.
+    /// The kernel has refused a route.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.input = None;
         match self.child.wait_at_most(END_LIMIT)? {
@@ -59,7 +59,7 @@ impl RouteChanger {
 
     fn complaint(&mut self) -> String {
         let mut text = String::new();
-        // An error: it has closed it without output.
+        // An error: the process has closed its output, and there is no text.
         if let Some(mut output) = self.child.child().stderr.take() {
             self.input = None;
             let _ = output.read_to_string(&mut text);

@@ -9,7 +9,7 @@ use super::Header;
 pub type LinkAddresses = [u8; 12];
 
 impl Header {
-    /// Where the packet goes.
+    /// The destination address of the IP packet.
     pub fn destination(&self) -> IpAddr {
         let network = &self.bytes[self.ip_offset()..];
         if self.is_v4() {
@@ -23,7 +23,7 @@ impl Header {
         }
     }
 
-    /// Sets the addresses of the link layer. Tags behind them stay. A packet without such a header stays as it is.
+    /// Sets the addresses of the link layer. Tags behind them stay. A packet without them stays as it is.
     pub fn set_link_addresses(&mut self, addresses: &LinkAddresses) {
         if self.ip_offset() >= addresses.len() {
             self.bytes[..addresses.len()].copy_from_slice(addresses);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A header for which there is none to copy: of a flow that is known by another node's word,
-//! or of the answer to a SYN.
+//! A header made without another one to copy: for a flow known from another node's report, or
+//! for the answer to a SYN.
 
 use core::net::IpAddr;
 
 use super::{HEADER_LEN_MAX, Header, TCP_HEADER_LEN, TCP_HEADER_LEN_MAX};
 use crate::Endpoint;
 
-/// Routers that the packet passes at most (RFC 1700, "IP TIME TO LIVE").
+/// Most routers that the packet passes (RFC 1700, "IP TIME TO LIVE").
 const HOPS: u8 = 64;
 
 impl Header {
-    /// Link layer (as it comes: it may be empty), IP and TCP from `from` to `to`, without
-    /// options, all numbers of TCP 0. None if the ends are not of one family, or the link
-    /// layer's header is too long.
+    /// A header from `from` to `to`, without options, all numbers of TCP 0. `link` is the link
+    /// layer's header, and may be empty. None if the ends are not of one family, or `link` is
+    /// too long.
     pub fn made(link: &[u8], from: Endpoint, to: Endpoint) -> Option<Self> {
         let ip = link.len();
         let tcp = ip + if from.address.is_ipv4() { 20 } else { 40 };

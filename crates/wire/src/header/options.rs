@@ -21,8 +21,8 @@ const SACK_BLOCK_LEN: usize = 8;
 const OPTIONS_LEN_MAX: usize = TCP_HEADER_LEN_MAX - TCP_HEADER_LEN;
 
 impl Header {
-    /// Reslots all options by the timestamps, if any, and as many of the SACK blocks as
-    /// fit: three beside timestamps, four without. The urgent pointer is cleared.
+    /// Replaces all options by the timestamps, if any, and by the SACK blocks that fit: three
+    /// beside timestamps, four without. The urgent pointer is cleared.
     pub fn set_options(&mut self, timestamps: Option<Timestamps>, sack: &SackBlocks) {
         self.put(18, &[0, 0]);
         let mut at = TCP_HEADER_LEN;
@@ -50,11 +50,11 @@ impl Header {
         self.len = self.tcp + at as u8;
     }
 
-    /// Puts `blocks` over the present SACK blocks, at most as many as there are.
-    /// What they leave of the option becomes NOPs. Lengths and all other
-    /// options stay as they are; the checksum is not touched.
+    /// Overwrites the present SACK blocks with `blocks`, at most as many as there are. The rest
+    /// of the option becomes NOPs. Lengths and all other options stay as they are; the checksum
+    /// is not changed.
     ///
-    /// False, and nothing is changed, if there is no room for them, or an option that is
+    /// False, and nothing is changed, if there is no room for the blocks, or if an option is
     /// not understood: a signature (RFC 5925) might cover them.
     #[must_use]
     pub fn keep_sack_blocks(&mut self, blocks: &SackBlocks) -> bool {
@@ -92,7 +92,7 @@ impl Header {
     }
 }
 
-/// Puts `blocks` over those in `options`; false if that cannot be done.
+/// Overwrites the blocks in `options` with `blocks`; false if that cannot be done.
 fn replace_sack(options: &mut [u8], blocks: &SackBlocks) -> bool {
     let mut blocks = blocks.iter();
     let mut rest = options;
@@ -121,8 +121,8 @@ fn replace_sack(options: &mut [u8], blocks: &SackBlocks) -> bool {
     blocks.next().is_none()
 }
 
-/// The length of the first option; none if it is not understood. Understands what
-/// [`parse`](crate::parse()) does.
+/// The length of the first option; none if it is not understood. This function understands
+/// the same options as [`parse`](crate::parse()).
 pub(super) fn first_len(options: &[u8]) -> Option<usize> {
     let lens: &[u8] = match *options.first()? {
         NO_OPERATION => return Some(1),

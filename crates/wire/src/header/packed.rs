@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A header in few bytes, for flows that are idle: what another header for the same ends is made
-//! of.
+//! A header in few bytes, for idle flows: another header for the same ends can be made from it.
 
 use core::net::IpAddr;
 
@@ -11,13 +10,13 @@ use crate::Endpoint;
 #[derive(Clone, Debug)]
 pub struct PackedHeader(Box<[u8]>);
 
-/// Where the two addresses lie in an IP header, and how long they are together.
+/// The offset of the two addresses in an IP header, and their length together.
 const fn addresses(is_v4: bool) -> (usize, usize) {
     if is_v4 { (12, 8) } else { (8, 32) }
 }
 
 impl Header {
-    /// The header without its addresses and without what is set for each segment: numbers,
+    /// The header without its addresses, and without the fields that each segment sets: numbers,
     /// lengths, checksums, options.
     pub fn pack(&self) -> PackedHeader {
         let (offset, len) = addresses(self.is_v4());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The options of SYNs: written anew, or timestamps taken out of what is there.
+//! The options of SYNs: written anew, or existing timestamps removed.
 
 use super::options::{
     END, MAXIMUM_SEGMENT_SIZE, NO_OPERATION, SACK_PERMITTED, TIMESTAMPS, WINDOW_SCALE, first_len,
@@ -30,9 +30,8 @@ impl Header {
         self.len = self.tcp + at as u8;
     }
 
-    /// Puts NOPs over timestamps. Lengths and all other options stay as they are;
-    /// the checksum is not touched. False, and nothing is changed, if an option is not
-    /// understood.
+    /// Overwrites timestamps with NOPs. Lengths and all other options stay as they are; the
+    /// checksum is not changed. False, and nothing is changed, if an option is not understood.
     #[must_use]
     pub fn blank_timestamps(&mut self) -> bool {
         let (start, end) = (self.tcp_offset() + TCP_HEADER_LEN, self.len());

@@ -344,7 +344,7 @@ impl<C: Copied> Handoff<C> {
         let epoch = known.claim.0;
         let answer = |outcome| send(to, mobile, Body::Answer { epoch, outcome });
         if states.is_empty() && known.has_partial_state {
-            // The previous station sends the state to it.
+            // The station before this one sends the state directly to that neighbour.
             actions.push(answer(Outcome::NotHere));
             return;
         }
@@ -390,8 +390,8 @@ impl<C: Copied> Handoff<C> {
                 self.counters.stale += 1;
                 mobile.claim = (epoch, station);
                 mobile.owner = Owner::Unknown;
-                // A claim may arrive from another station before the claimant's own message does. If that is
-                // not the one that answers, it gets the state as soon as its message arrives.
+                // The answer may come from a station that does not claim the mobile itself. That station
+                // gets the state now, and the claimant gets it as soon as its own message arrives.
                 self.give_up(from, key, now, actions);
                 actions.push(HandoffAction::EpochElsewhere { mobile: key, epoch });
                 let time = self.settings.buffer_time;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Datagrams between stations: what is taken, and what is not.
+//! Datagrams between stations: which are accepted, and which are not.
 
 use core::net::SocketAddr;
 
@@ -18,7 +18,7 @@ fn run(number: u8, incarnation: Incarnation) -> Channel {
     Channel::new(key, incarnation, Peers::new([address(3 - number)]))
 }
 
-/// What `to` makes of a datagram; they exchange hellos until both know each other.
+/// Delivers a datagram to `to`; the stations exchange hellos until both know each other.
 fn deliver(
     from: (&mut Channel, u8),
     to: &mut Channel,
@@ -86,7 +86,7 @@ fn nothing_is_taken_twice_and_nothing_of_an_earlier_run() {
     assert!(east.open(&copy, address(1)).is_ok());
     assert_eq!(east.open(&recorded, address(1)), Err(Refused::Replayed));
     assert_eq!(east.open(&copy, address(1)), Err(Refused::Replayed));
-    // West restarts: datagrams of its former run are not taken any more.
+    // West restarts: datagrams of its former run are refused.
     let unheard = west.seal(WEST, &message(), &NONCE);
     let mut west = run(1, 101);
     let first = west.seal(WEST, &message(), &NONCE);
@@ -99,7 +99,7 @@ fn nothing_is_taken_twice_and_nothing_of_an_earlier_run() {
         east.open(&copy, address(1)),
         Err(Refused::Unacquainted(WEST))
     );
-    // East begins anew: what was made for its run before is not taken.
+    // East restarts: datagrams for its former run are refused.
     let recorded = west.seal(WEST, &message(), &NONCE);
     let mut east = run(2, 201);
     assert_eq!(

@@ -36,7 +36,7 @@ fn an_epoch_that_is_raised_while_the_state_is_awaited_does_not_lose_the_state() 
     let actions = receives(&mut east, WEST, part(5, &[state(200, 300)]), at(13));
     assert_eq!(delivered(&actions), [200]);
     assert_eq!(role(&east, at(13)), Role::Forwarding);
-    // And the old station, which receives the second epoch by a repetition.
+    // The old station receives the second epoch by a repetition.
     let mut west = station(1);
     registers(&mut west, 4, at(0));
     receives(&mut west, EAST, take_over(5, 2), at(10));
@@ -184,7 +184,7 @@ fn of_what_the_engine_lets_go_of_the_front_is_kept() {
     });
     assert_eq!(copies.collect::<Vec<_>>(), [100, 1100]);
     assert_eq!(west.counters().overflowed, 2);
-    // Later the newest are of more use again.
+    // Later the newest packets are of more use again.
     west.keep(MOBILE, packet(9100, 1000), at(2000));
     assert_eq!(west.counters().overflowed, 3);
 }
@@ -312,7 +312,7 @@ fn a_station_that_has_restarted_gets_its_mobiles_back_from_its_neighbours() {
             to: WEST,
             message: take_over(5, 2)
         }));
-        // One that is above the mobile's is not taken back.
+        // A mobile with a higher epoch is not taken back.
         registers(&mut east, 6, at(5000));
         assert_eq!(receives(&mut east, WEST, message.clone(), at(5001)), []);
         assert_eq!(east.views(at(5001)).map(|view| view.epoch).max(), Some(6));
@@ -325,7 +325,7 @@ fn a_station_that_has_restarted_gets_its_mobiles_back_from_its_neighbours() {
 
 #[test]
 fn a_mobile_that_goes_on_before_its_state_has_come_takes_it_along() {
-    // West has it, then east, then this peer of both.
+    // West has the mobile, then east, then a peer of both.
     let mut west = station(1);
     registers(&mut west, 4, at(0));
     receives(&mut west, EAST, take_over(5, 2), at(10));
@@ -343,7 +343,7 @@ fn a_mobile_that_goes_on_before_its_state_has_come_takes_it_along() {
         message: part(6, &[state(200, 300)]),
     };
     assert!(actions.contains(&state), "{actions:?}");
-    // And east, which has nothing yet, does not report the end.
+    // East, which has no state yet, does not report the end of the transfer.
     let mut east = about_to_take_over();
     receives(&mut east, EAST, take_over(6, 3), at(12));
     let actions = done(&mut east, |east, actions| {

@@ -4,7 +4,7 @@
 
 use super::*;
 
-/// Time enough for every flow here.
+/// A lead that is long enough for every flow here.
 const EARLY: Duration = Duration::from_millis(1_500);
 /// When the warning expects link down.
 const GOES_MS: u64 = 1_500;
@@ -53,7 +53,7 @@ fn a_false_alarm_closes_a_window_for_less_than_a_second_up_to_a_round_trip_of_a_
         assert_eq!(closed, GOES_MS - 2 * round_trip_ms);
         let after = opened - GOES_MS;
         match round_trip_ms {
-            // Nothing is taken of who has the time.
+            // A flow with enough time stays closed for all of `false_alarm`.
             ..=200 => assert_eq!(after, 500, "{round_trip_ms}"),
             201..=350 => assert!((880..=900).contains(&(opened - closed)), "{round_trip_ms}"),
             _ => assert_eq!(after, 200, "{round_trip_ms}"),
@@ -150,7 +150,7 @@ fn a_later_warning_keeps_what_is_closed_so_and_opens_nothing_before_its_time() {
     let again = bench.link(warning(2_500), at(600));
     happened.extend(again.into_iter().map(|action| (at(600), action)));
     happened.extend(bench.until(at(10_000)));
-    // Two seconds and `false_alarm` after it was closed, whatever is announced.
+    // The window opens two seconds and `false_alarm` after it was closed, whatever is announced.
     let key = bench.keys()[0];
     assert_eq!(closed_and_opened(&happened, key), (100, 2_600));
 }

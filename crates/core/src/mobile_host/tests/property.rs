@@ -35,7 +35,7 @@ struct World {
     host: MobileHost,
     now: Instant,
     flows: Vec<HostFlow>,
-    /// What the machine is shown; it may be old.
+    /// The flows that the machine gets; they may be out of date.
     shown: Vec<HostFlow>,
     link_is_up: bool,
     orders: BTreeMap<FlowKey, Order>,
@@ -150,7 +150,7 @@ impl World {
                     }
                     MadeAck::Last => {
                         assert_eq!(order, None, "seed {seed}: against the order");
-                        // The ACK has left, lost or not.
+                        // The ACK was sent; it may be lost.
                         self.owed.remove(&key);
                     }
                     MadeAck::Marked => assert_eq!(self.settings.scheme, MobileScheme::Mtcp),
@@ -208,7 +208,7 @@ impl World {
             }
             3 | 4 => {
                 self.link_is_up = false;
-                // A signal comes, or does not.
+                // A signal arrives, or is lost.
                 if self.below(4) > 0 {
                     self.signal(LinkEvent::Down);
                 }

@@ -7,12 +7,11 @@ use super::*;
 use crate::mobile_host::opening::Step;
 
 const SEGMENT: u32 = 1448;
-/// What was on its way before the freeze, in segments: 172 on a path of 100 ms and 20 Mbit/s, and
-/// most of a queue of 50.
+/// Segments in flight before the freeze: 172 on a path of 100 ms and 20 Mbit/s, and most of a queue of 50.
 const FLIGHT: u32 = 200;
 /// The round trip with that queue.
 const FULL: Duration = Duration::from_millis(116);
-/// Two of them, but for a millisecond: what is due at two round trips is due at once.
+/// Two such round trips less a millisecond: what is due two round trips before link down is due at once.
 const SHORT_LEAD: Duration = Duration::from_millis(231);
 
 fn today() -> Bench {
@@ -26,7 +25,7 @@ fn today() -> Bench {
     bench
 }
 
-/// Closed at 0 with a flight behind it, gone at 300, back after `for_ms`.
+/// A window is closed at 0 with segments in flight. Link down is at 300 ms, link up `for_ms` later.
 fn frozen(bench: &mut Bench, for_ms: u64) -> Vec<HostAction> {
     let actions = bench.link(LinkEvent::GoingDownSoon(Some(SHORT_LEAD)), at(0));
     let key = bench.keys()[0];
@@ -45,8 +44,8 @@ fn edge_of(action: &HostAction) -> Option<SeqNum> {
     }
 }
 
-/// A sender in slow start at the far end of a link, in segments and milliseconds: 50 ms each way
-/// but for the link's queue, which drains 12 segments in 7 ms.
+/// A sender in slow start at the far end of a link, in segments and milliseconds. The delay is 50 ms each way plus the
+/// link's queue, which drains 12 segments in 7 ms.
 struct Sender {
     window: u32,
     slow_until: u32,
@@ -80,7 +79,7 @@ impl Sender {
         }
     }
 
-    /// One millisecond; what has come at the MH by then.
+    /// Lets a millisecond pass. Returns what has arrived at the MH by then.
     fn tick(&mut self, now: u64) -> u32 {
         while let Some((_, edge)) = self.edges.front().filter(|(at, _)| *at <= now) {
             self.edge = self.edge.max(*edge);
@@ -168,13 +167,13 @@ fn a_sender_that_begins_again_overflows_no_short_queue_and_reaches_its_rate() {
     for window in [10, 50, 100] {
         let (queue, second, edges) = opened(window, true);
         assert!(queue <= 50, "{window}: {queue} segments wait");
-        // 1714 segments a second are the link's; the sender's own window is 160 in 100 ms.
+        // The link delivers 1714 segments a second; the sender's own window is 160 in 100 ms.
         assert!(second >= 1_450, "{window}: {second} in the second second");
         for pair in edges.windows(2) {
             assert!(pair[1].after(pair[0]), "the edge moves on: {pair:?}");
         }
     }
-    // What it is for: the same sender, whose window opens at once.
+    // For comparison: the same sender with a window that opens at once.
     let (queue, ..) = opened(50, false);
     assert!(queue > 50, "{queue}");
 }
@@ -289,7 +288,7 @@ fn an_outage_in_the_middle_of_the_steps_ends_them_until_the_link_is_back() {
     let mut bench = today();
     frozen(&mut bench, 500);
     bench.until(at(840));
-    // Something has come: it has answered, and is on its way up.
+    // Data have arrived: the FH has answered, and the MH's ACK is in flight.
     bench.flows[0].rcv_nxt += 20 * SEGMENT;
     bench.flows[0].received_at = Some(at(840));
     bench.until(at(1_100));
@@ -301,7 +300,7 @@ fn an_outage_in_the_middle_of_the_steps_ends_them_until_the_link_is_back() {
     let meanwhile = bench.until(at(4_000));
     assert!(meanwhile.is_empty(), "{meanwhile:?}");
     let actions = bench.link(LinkEvent::Up, at(4_000));
-    // With what was on its way before the first one.
+    // The bytes that were in flight before the first freeze count.
     assert!(edge_of(&actions[0]).is_some(), "{actions:?}");
 }
 
@@ -317,7 +316,7 @@ fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
         flight: Some(flight),
     };
     let mut opening = Opening::begin(&flow, &closed, at(1_000)).unwrap();
-    // What the edge allows comes a round trip later, at the old rate.
+    // What the edge allows arrives a round trip later, at the old rate.
     let a_millisecond = flight / 116;
     let mut edges = VecDeque::from([opening.advertised(); 116]);
     let mut ahead = Vec::new();
@@ -338,7 +337,7 @@ fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
     let most = *ahead.iter().max().unwrap();
     assert!(most > flight + flight / 8 * 3, "{most} of {flight}");
     assert!(most <= flight + flight / 8 * 6, "{most} of {flight}");
-    // Nowhere more at once than an eighth and a step.
+    // The edge never moves by more than an eighth and a step at once.
     for pair in ahead.windows(2) {
         assert!(pair[1].saturating_sub(pair[0]) <= flight / 6, "{pair:?}");
     }
@@ -365,7 +364,7 @@ fn orders_that_have_expired_while_the_caller_hung_are_not_valid_again() {
     );
     assert_eq!(bench.host.orders_until(late), None);
 
-    // A window is closed, and nothing came of it.
+    // A window is closed, and the warning was a false alarm.
     let mut bench = today();
     bench.link(LinkEvent::GoingDownSoon(Some(SHORT_LEAD)), at(0));
     assert_eq!(bench.host.closed_count(), 1);
@@ -381,13 +380,13 @@ fn a_flow_that_has_answered_an_opening_gets_nothing_of_the_next_ones_repetitions
     let mut bench = today();
     bench.flows.push(flow(1_001));
     let other = bench.flows[1].key;
-    // A false alarm for both; the other one answers.
+    // A false alarm for both flows; the other one answers.
     bench.link(LinkEvent::GoingDownSoon(Some(FULL * 2)), at(0));
     bench.until(at(740));
     assert_eq!(bench.host.counters().false_alarms, 1);
     bench.flows[1].received_at = Some(at(800));
     bench.until(at(1_000));
-    // One for the first alone: the other one is finished.
+    // A false alarm for the first flow alone: the other one is finished.
     bench.flows[1].is_finished = true;
     bench.link(LinkEvent::GoingDownSoon(Some(FULL * 2)), at(1_000));
     let happened = bench.until(at(20_000));
@@ -480,9 +479,9 @@ fn closed_over(usual: Duration, took_ms: u64) -> (HostFlow, Closed) {
 fn the_round_trip_of_before_ends_with_the_last_that_came() {
     let measured = Duration::from_millis(340);
     for (took_ms, usual_ms) in [
-        // The queue has drained since it was measured.
+        // The queue has drained since the round trip was measured.
         (172, 172),
-        // A zero-window probe came after it.
+        // A zero-window probe arrived after the round trip.
         (900, 340),
         // A short burst, or nothing at all.
         (3, 85),
@@ -502,10 +501,10 @@ fn a_queue_that_was_a_third_of_the_round_trip_and_is_empty_takes_all_at_once() {
         (1_000, 60, true),
         (1_000, 110, true),
         (1_000, 130, false),
-        // It has its whole window still.
+        // The sender was idle for less than its timeout: it has its whole window.
         (300, 80, true),
         (300, 110, false),
-        // No answer: a link that keeps packets had it.
+        // These segments are no answers: the link had queued them.
         (1_000, 6, false),
         (1_000, 30, false),
     ] {
@@ -548,10 +547,10 @@ fn a_window_opens_in_steps_for_no_less_than_32_kib_and_no_more_than_two_windows(
 fn a_sender_that_begins_again_gets_twice_its_window_and_no_more_than_half_of_the_flight() {
     for (timeouts, part) in [(0, 2), (1, 2), (2, 2), (3, 4), (4, 8)] {
         let (flow, closed) = closed_over(Duration::from_millis(172), 172);
-        // Its timeout is a round trip and 200 ms.
+        // The sender's timeout is a round trip and 200 ms.
         let begins_at = 172 + 372 * timeouts;
         let mut opening = Opening::begin(&flow, &closed, at(begins_at)).unwrap();
-        // Until nothing has come for a round trip and a half.
+        // Nothing arrives for a round trip and a half.
         for ms in (10..260).step_by(10) {
             let step = opening.step(&flow, at(begins_at + ms));
             assert_eq!(step, Step::Edge(opening.advertised()), "{timeouts}");
@@ -570,7 +569,7 @@ fn a_flow_that_is_missing_at_eight_steps_has_ended() {
     for step in 1..8 {
         assert_eq!(opening.miss(at(1_000 + step)), edge, "{step}");
     }
-    // A 16th of the round trip.
+    // A step is due after a 16th of the round trip.
     let due = at(1_007) + Duration::from_micros(10_750);
     assert_eq!(opening.due(), due);
     assert_eq!(opening.miss(due), Step::Open);

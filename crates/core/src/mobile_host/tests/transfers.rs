@@ -80,9 +80,9 @@ struct Sender {
     doublings: u32,
     dup_acks: u32,
     turn: u64,
-    /// It answers no probe before.
+    /// The FH answers no probe before this time.
     answers_from: Instant,
-    /// More follows until this is settled.
+    /// The sender sends more until this is settled.
     total: u32,
 }
 
@@ -104,7 +104,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// What the data path shows of it; `None` until its first segment.
+    /// The flow as the data path shows it; `None` until its first segment.
     fn observed(&self) -> Option<HostFlow> {
         self.noted.received_at?;
         Some(HostFlow {
@@ -282,7 +282,7 @@ impl World {
         match self.below(16) {
             0..=2 => {
                 self.link_is_up = false;
-                // The signal of it may come late, twice, or not at all.
+                // The signal of the change may arrive late, twice, or not at all.
                 for _ in 0..self.signals(3) {
                     let at = self.after_ms(400);
                     self.plan(at, Event::Signal(LinkEvent::Down));
@@ -352,7 +352,7 @@ impl World {
             Event::Rto { .. } => {}
             Event::Disturbance if self.is_disturbed() => self.disturb(),
             Event::Disturbance => self.calm(),
-            // What comes to a sleeping machine is lost.
+            // What arrives at a suspended machine is lost.
             Event::ToMh { .. } | Event::ProbeAnswer { .. } if sleeps => {}
             _ if sleeps => self.plan(self.suspended_until, event),
             Event::ToMh {
@@ -422,7 +422,7 @@ fn run(seed: u64, scheme: MobileScheme) -> [u64; 4] {
     }
     let [probes, ..] = world.counters();
     assert!(probes < 1_000, "{what}: {probes} probes");
-    // There is an end to probes and wake-ups.
+    // Probes and wake-ups end.
     let after = world.now + Duration::from_secs(200);
     world.run_until(after, |_| false);
     if let Some(daemon) = &world.daemon {

@@ -17,20 +17,20 @@ use crate::mobile_host::{Download, FLOWS_SERVED_MAX, HostFlow, ON_ITS_WAY, SAME_
 
 /// The FH of a flow without data for this time before an outage has nothing in flight.
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(5);
-/// The same if the begin of the outage was not reported.
+/// The same until link up, if the begin of the outage was not reported.
 const OUTAGE_UNREPORTED_MAX: Duration = Duration::from_secs(60);
-/// For all flows together, at an `up` and at each repetition: ICMP unreachables (57 KB, by IPv6 100), and
-/// ACKs at segment boundaries (42 KB, by IPv6 55). They are sent before the user's own packets.
+/// Limits for all flows together, at an `up` and at each repetition: ICMP unreachables (57 KB, by IPv6
+/// 100), and ACKs at segment boundaries (42 KB, by IPv6 55). They are sent before the user's own packets.
 const UNREACHABLES_MAX: u32 = 1024;
 const BOUNDARY_ACKS_ALL_MAX: u32 = 640;
-/// The minimum time between repetitions.
+/// The limits begin anew after this time. Repetitions are further apart.
 const BUDGET_LASTS: Duration = Duration::from_millis(80);
-/// ACKs at segment boundaries of one flow: as many as an outage may have lost.
+/// ACKs at segment boundaries of one flow, at most: as many as an outage may have lost.
 const BOUNDARY_ACKS: u32 = 64;
-/// The same if the MH sends data too: then ACKs wait in its queue, a round trip's at most.
+/// The limit if the MH sends data too: then the ACKs of up to a round trip wait in the MH's queue.
 const BOUNDARY_ACKS_MAX: u32 = 256;
-/// At each of these times the FH of a silent flow gets one ICMP unreachable more with each try: the number
-/// of its RTO's doublings is unknown.
+/// From each of these times of silence on, a wake-up has one ICMP unreachable more. The number of
+/// doublings of the FH's RTO is unknown.
 const UNREACHABLES_FROM: [Duration; 3] = [
     Duration::from_secs(1),
     Duration::from_secs(3),
@@ -38,10 +38,10 @@ const UNREACHABLES_FROM: [Duration; 3] = [
 ];
 /// A download with this many segments in the last round trip is followed if it falls silent.
 const FOLLOWED_SEGMENTS: u32 = 16;
-/// It is silent after two round trips and this time, but not later than the second constant.
+/// It is silent after two round trips and this time without data, until `SILENT_WITHIN`.
 const SILENT_AFTER: Duration = Duration::from_millis(200);
 const SILENT_WITHIN: Duration = Duration::from_secs(10);
-/// Data that the MH sent within this time before the newest of the FH may precede its ACKs.
+/// If the MH sent data within this time before the FH's newest data, the MH's data may delay its ACKs.
 const UPLOADS_WITHIN: Duration = Duration::from_secs(1);
 
 /// What an FH receives before the ACK that wakes it.
@@ -56,7 +56,7 @@ pub(super) struct Notifications {
 /// What is due while flows are silent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeResult {
-    /// Send a probe to the FH of this flow: [`Outages::note_probed`] if it left.
+    /// Send a probe to the FH of this flow. If it left, call [`Outages::note_probed`].
     Probe(FlowKey),
     /// The FH of this flow has answered the first probe, so it pauses: it gets the MH's ACK once more.
     Pauses(FlowKey),
@@ -76,7 +76,7 @@ pub(super) struct Outages {
     up_at: Option<Instant>,
     /// The last `up` was inferred from a probe, and not reported.
     is_inferred: bool,
-    /// FHs that got notifications since.
+    /// Flows whose FHs got notifications since link up.
     notified: BTreeSet<FlowKey>,
     unreachables_left: u32,
     boundary_acks_left: u32,
@@ -84,7 +84,7 @@ pub(super) struct Outages {
 }
 
 impl Outages {
-    /// A report of the link, before anything is done for it.
+    /// Notes a report of the link, before the machine acts on it.
     pub(super) fn handle_link(&mut self, event: LinkEvent, now: Instant) {
         match event {
             LinkEvent::Down => {
@@ -109,7 +109,7 @@ impl Outages {
                     self.down_at = None;
                 }
                 self.is_down = false;
-                // The machine wakes all flows now, and repeats that.
+                // The machine wakes all flows now, and repeats these wake-ups.
                 self.silent_flows.end();
                 self.is_inferred = false;
                 self.up_at = Some(now);
@@ -136,9 +136,9 @@ impl Outages {
         self.budget_at = now;
     }
 
-    /// Whether no data of a download came for long, and no segment of any other flow: then
-    /// [`begin_silence`](Self::begin_silence) is for it too, though no segment of it was withheld.
-    /// `newest`: when a segment of any flow came last.
+    /// Whether a download has received no data for long, and no other flow a segment. Then
+    /// [`begin_silence`](Self::begin_silence) is due for it, even if no segment of it was withheld.
+    /// `newest`: when any flow last received a segment.
     pub(super) fn is_quiet(&self, flow: &HostFlow, newest: Option<Instant>, now: Instant) -> bool {
         let Some(data_at) = flow.data_at.filter(|_| was_download(flow)) else {
             return false;
@@ -151,7 +151,7 @@ impl Outages {
         is_new && all_are && flow.is_live(now) && (quiet..SILENT_WITHIN).contains(&silent)
     }
 
-    /// No data of a flow come: it is silent, if its FH has not ended an answer.
+    /// A flow receives no data: it is silent, unless its FH has just ended an answer.
     pub(super) fn begin_silence(&mut self, flow: &HostFlow, now: Instant) {
         if self.is_down {
             return;
@@ -206,7 +206,7 @@ impl Outages {
         self.silent_flows.note_probed(key, now);
     }
 
-    /// When the silence of the flows began, if they are silent.
+    /// When the first of the silent flows that wait for link up fell silent.
     pub(super) fn silence_began(&self) -> Option<Instant> {
         self.silent_flows.began().map(|[began, _]| began)
     }
@@ -251,7 +251,7 @@ impl Outages {
         self.silent_flows.poll_timeout()
     }
 
-    /// What is due is due a little later: the flows cannot be read.
+    /// The flows cannot be read: everything due is put off.
     pub(super) fn put_off(&mut self, now: Instant) {
         self.silent_flows.put_off(now);
     }
@@ -264,8 +264,8 @@ impl Outages {
 
     /// What the FH of a flow receives before the ACK that wakes it.
     ///
-    /// The first time as many unreachables as undo its whole back-off (RFC 6069), and ACKs at its newest
-    /// segment boundaries; at a repetition one unreachable. All flows share one budget.
+    /// The first wake-up has the unreachables that undo the FH's whole back-off (RFC 6069), and ACKs at
+    /// its newest segment boundaries. A repetition has one unreachable. All flows share one budget.
     pub(super) fn notifications(&mut self, flow: &HostFlow, now: Instant) -> Notifications {
         let doublings = self.rto_doublings(flow.data_at, now);
         if doublings == 0 || !flow.takes_unreachable() {
@@ -277,7 +277,7 @@ impl Outages {
         let is_first = !self.notified.contains(&flow.key);
         let unreachables = if is_first { doublings } else { 1 };
         if u32::from(unreachables) > self.unreachables_left {
-            // At the repetition, then.
+            // The budget is used up. The repetition will notify the FH.
             return Notifications::default();
         }
         self.unreachables_left -= u32::from(unreachables);
@@ -296,8 +296,8 @@ impl Outages {
         }
     }
 
-    /// How often the FH of a flow with data at that time may have doubled its RTO, and once more; 0 if
-    /// nothing of it can have been in flight.
+    /// How often an FH whose data last arrived at `data_at` may have doubled its RTO, and one more. 0 if
+    /// it can have had nothing in flight.
     fn rto_doublings(&self, data_at: Option<Instant>, now: Instant) -> u8 {
         let Some(data_at) = data_at else {
             return 0;
@@ -311,8 +311,8 @@ impl Outages {
     }
 }
 
-/// ACKs at segment boundaries that the FH of a flow takes for a recovery: it knows SACK, and the MH
-/// misses nothing.
+/// The number of ACKs at segment boundaries for a flow. An FH with SACK takes them for a recovery, if the
+/// MH misses nothing. 0 for other flows.
 fn boundary_acks(flow: &HostFlow) -> u32 {
     let is_missing = flow.sack.iter().next().is_some();
     let Some(download) = flow.download.filter(|_| flow.permits_sack && !is_missing) else {
@@ -335,7 +335,7 @@ fn uploads(flow: &HostFlow, download: &Download) -> bool {
         .is_some_and(|(until, data_at)| until > data_at)
 }
 
-/// How many ICMP unreachables the FH of a silent flow gets with this try.
+/// How many ICMP unreachables the FH of a silent flow gets with this wake-up.
 pub(super) fn unreachables_for_silent(flow: &HostFlow, now: Instant) -> u8 {
     let data_at = flow.data_at.filter(|_| flow.takes_unreachable());
     let Some(silent) = data_at.map(|at| now.saturating_since(at)) else {

@@ -6,15 +6,16 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-/// How often answers are checked.
+/// The interval between two checks for answers.
 const LOOK: Duration = Duration::from_millis(20);
-/// The first probe leaves after flows have been silent for this time more...
+/// The first probe leaves this time after the silence began.
 const QUIET: Duration = Duration::from_millis(40);
-/// ... and this time after an answer: Linux gives one in half a second (`tcp_invalid_ratelimit`).
+/// No probe leaves for this time after an answer: Linux answers once in half a second
+/// (`tcp_invalid_ratelimit`).
 const QUIET_AFTER_ANSWER: Duration = Duration::from_millis(550);
-/// From one probe to the next...
+/// The shortest interval between two probes.
 const PROBES_APART: Duration = Duration::from_millis(100);
-/// ... or such a part of the time since the first one, if that is longer.
+/// The interval is the time since the newest silence began, divided by this, if that is longer.
 const PROBES_APART_PART: u32 = 150;
 
 /// Watches an interface on which flows are silent.
@@ -28,7 +29,7 @@ pub(super) struct ProbeTimer {
 }
 
 impl ProbeTimer {
-    /// A flow falls silent. `others_wait`: some are so already.
+    /// A flow falls silent. `others_wait`: others are silent already.
     pub(super) fn begin(&mut self, others_wait: bool, now: Instant) {
         self.began = now;
         if others_wait {
@@ -44,12 +45,12 @@ impl ProbeTimer {
         self.quiet_until = now + QUIET_AFTER_ANSWER;
     }
 
-    /// When it is looked next.
+    /// When answers are checked next.
     pub(super) const fn poll_timeout(&self) -> Instant {
         self.look_at
     }
 
-    /// The answers are checked now. If a probe is due too: whose turn it is.
+    /// The answers are checked now. Returns the number of the turn if a probe is due too.
     pub(super) fn look(&mut self, now: Instant) -> Option<usize> {
         self.look_at = now + LOOK;
         if now < self.probe_at.max(self.quiet_until) {
@@ -97,7 +98,7 @@ mod tests {
         assert!(apart(10_000) <= 100, "{}", apart(10_000));
         assert!(apart(60_000) <= 420, "{}", apart(60_000));
         assert!(times.len() < 560, "{} probes", times.len());
-        // For another flow it begins anew.
+        // The interval is short again when another flow falls silent.
         probe_timer.begin(true, at(180_000));
         assert!(probe_timer.look(at(180_100)).is_some());
         assert!(probe_timer.look(at(180_200)).is_some());

@@ -15,57 +15,57 @@ use crate::mobile_host::{FLOWS_SERVED_MAX, HostFlow};
 #[cfg(test)]
 mod tests;
 
-/// The first wake-up after the withheld segment was released...
+/// The first wake-up of a flow follows this time after the flow was found silent.
 const FIRST_AFTER: Duration = Duration::from_millis(300);
-/// ... the next ones after twice as long each, but no longer than this.
+/// The interval between two wake-ups doubles each time, up to this.
 const REPEATED_AFTER_MAX: Duration = Duration::from_secs(1);
-/// And for no longer than this.
+/// A silent flow is woken for this time at most.
 const REPEATED_FOR: Duration = Duration::from_secs(180);
-/// Those that are woken at link up are woken again this many times, if no data come, ...
-const AGAIN: u8 = 3;
-/// ... the first time after a round trip, or this.
-const AGAIN_AFTER: Duration = Duration::from_millis(100);
-/// Those of them that did not seem to be silent are followed for this time.
-const AGAIN_FOR: Duration = Duration::from_secs(1);
-/// Flows that are followed at once; others get no help before link up.
+/// A wake-up at link up is repeated this many times if no data arrive.
+const REPETITIONS: u8 = 3;
+/// The first repetition follows after a round trip, but no sooner than this.
+const REPETITION_AFTER_MIN: Duration = Duration::from_millis(100);
+/// A flow that was not known to be silent before link up is woken again for this time at most.
+const UNLISTED_FOR: Duration = Duration::from_secs(1);
+/// Silent flows that wait for link up, at most. Further ones get no help before link up.
 const SILENT_MAX: usize = 64;
-/// FHs that are probed in turn: one may be dead.
+/// Flows whose FHs are probed by turns, at most: one FH may be dead.
 const PROBED_MAX: usize = 3;
-/// If the first probe could not leave within this time, the answer shows nothing of the time before.
+/// If the first probe leaves later than this after the silence began, an answer shows nothing of the time before.
 const PROBED_WITHIN: Duration = Duration::from_secs(1);
-/// An answer that comes this long beyond a round trip after the first probe is one to a later probe...
+/// An answer that arrives later than a round trip and this time after the first probe answers a later probe.
 const LATE: Duration = Duration::from_millis(150);
-/// ... and of a round trip no more than this counts.
+/// A longer round trip counts as this in that sum.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(5);
-/// The link may go again before data come: so often those that wait are woken.
+/// A flow is woken at link up this many times at most without data: the link may go down again.
 const WOKEN_MAX: u8 = 3;
-/// A probed FH is looked at again after this time.
+/// A probed flow that has received data is checked again after this time.
 const LOOKED_AT_AFTER: Duration = Duration::from_millis(20);
-/// If flows cannot be read it is tried again after this time.
+/// If the flows cannot be read, the next try is after this time.
 const PUT_OFF: Duration = Duration::from_millis(150);
 /// A silent flow whose FH is to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimedWakeUp {
-    /// Whose it is.
+    /// The flow.
     pub(super) key: FlowKey,
-    /// The link is known to be back: what is sent is as after an outage that was reported.
+    /// The link is known to be up again: the packets are those after a reported outage.
     pub(super) link_is_up: bool,
 }
 
 /// What the answer to a probe shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeReply {
-    /// It has answered the first probe: the link was up all the time, and the FH pauses.
+    /// The FH has answered the first probe in time: the link was up all the time, and the FH pauses.
     Pauses,
-    /// It has answered a later one, or sends data: the first was lost, and the link is up again.
+    /// The FH has answered a later probe, or sends data: the first one was lost, and the link is up again.
     LinkUp,
-    /// Its data have come. It may have answered, too.
+    /// Data of the FH arrived no later than an answer to the first probe would. The FH may have answered, too.
     GoesOn,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Silent {
-    /// No data have come since.
+    /// When the silence began. No data have arrived since then.
     since: Instant,
     due: Instant,
     wait: Duration,
@@ -73,13 +73,13 @@ struct Silent {
     rcv_nxt: SeqNum,
     received_at: Option<Instant>,
     round_trip: Duration,
-    /// When its FH was probed first.
+    /// When the flow's FH was probed first.
     probed_at: Option<Instant>,
-    /// It waits for link up, and its FH may be probed; else it was woken, for the link was up again.
+    /// True: the flow waits for link up, and its FH may be probed. False: it was woken at link up.
     waits: bool,
-    /// How often it was woken so.
+    /// Wake-ups at link up, without repetitions.
     woken: u8,
-    /// So often again in the same way.
+    /// Repetitions of such a wake-up that are left.
     again: u8,
 }
 
@@ -101,26 +101,29 @@ impl Silent {
     }
 
     fn note_woken(&mut self, now: Instant) {
-        self.wait = self.round_trip.clamp(AGAIN_AFTER, REPEATED_AFTER_MAX);
+        self.wait = self
+            .round_trip
+            .clamp(REPETITION_AFTER_MIN, REPEATED_AFTER_MAX);
         self.due = now + self.wait;
         self.waits = false;
         self.woken += 1;
-        self.again = AGAIN;
+        self.again = REPETITIONS;
     }
 
-    /// It was woken, and again, and no flow receives a segment: the link is down again.
+    /// The wake-ups at link up had no effect, and no flow receives a segment: the link is down again.
     fn waits_again(&mut self, now: Instant) {
         self.waits = true;
         self.since = now;
         self.probed_at = None;
     }
 
-    /// Whether data have come.
+    /// Whether data have arrived since the silence began.
     fn has_ended(&self, flow: &HostFlow) -> bool {
         flow.rcv_nxt != self.rcv_nxt || flow.data_at.is_some_and(|at| at > self.since)
     }
 
-    /// Whether it is still to be tried. An answer to a probe or a wake-up is no data.
+    /// Whether the flow is still to be woken. A segment without data ends the silence too, unless it may answer a
+    /// probe or a wake-up.
     fn is_silent(&self, flow: &HostFlow, now: Instant) -> bool {
         let answers = self.probed_at.is_some() || self.woken > 0;
         let has_answered = flow.received_at.is_some_and(|at| at > self.since);
@@ -133,20 +136,20 @@ impl Silent {
 #[derive(Clone, Debug, Default)]
 pub(super) struct SilentFlows {
     flows: BTreeMap<FlowKey, Silent>,
-    /// Whose FHs were found to pause, and when; so it is while the MH acknowledges no more than this.
+    /// Flows whose FHs were found to pause: the MH's ACK at that time, and the time. A higher ACK ends the pause.
     pausing: BTreeMap<FlowKey, (SeqNum, Instant)>,
 }
 
 impl SilentFlows {
-    /// No data came for a round trip in a bulk download, and its withheld segment was released. `answered`: it was
-    /// the end of an answer (PSH, in a short segment): then its sender pauses. Whether it is followed from
-    /// now on.
+    /// A download is silent: no data came for a round trip, and nothing is withheld. `answered`: the newest data
+    /// were the end of an answer (PSH, in a short segment), so the sender pauses. Returns whether the flow is
+    /// followed from now on.
     pub(super) fn begin(&mut self, flow: &HostFlow, answered: bool, now: Instant) -> bool {
         if self.pauses(flow) {
             return false;
         }
         self.pausing.remove(&flow.key);
-        // A window of 0 is why a sender is silent.
+        // With a window of 0 the sender must be silent.
         let is_full = !self.follows(&flow.key) && self.waiting().count() >= SILENT_MAX;
         if answered || flow.window == 0 || is_full || self.is_silent(flow) {
             return false;
@@ -155,12 +158,12 @@ impl SilentFlows {
         true
     }
 
-    /// Whether the flow is one of them.
+    /// Whether the flow is followed.
     pub(super) fn follows(&self, key: &FlowKey) -> bool {
         self.flows.contains_key(key)
     }
 
-    /// The same, and nothing has come since.
+    /// Whether the flow is followed, and no new data have arrived since it fell silent.
     pub(super) fn is_silent(&self, flow: &HostFlow) -> bool {
         let silent = self.flows.get(&flow.key);
         silent.is_some_and(|silent| silent.rcv_nxt == flow.rcv_nxt)
@@ -171,30 +174,30 @@ impl SilentFlows {
         matches!(self.pausing.get(&flow.key), Some((rcv_nxt, _)) if *rcv_nxt == flow.rcv_nxt)
     }
 
-    /// Link down or link up is reported: that source reports the other too.
+    /// A source has reported link down or link up. It will report the next change too, so no flow is followed.
     pub(super) fn end(&mut self) {
         self.flows.clear();
     }
 
-    /// When the first one of those that wait for the link fell silent, and when the last one.
+    /// When the first and when the last of the flows that wait for link up fell silent.
     pub(super) fn began(&self) -> Option<[Instant; 2]> {
         let since = || self.waiting().map(|(_, silent)| silent.since);
         Some([since().min()?, since().max()?])
     }
 
-    /// No flow is known any more.
+    /// Forgets all flows.
     pub(super) fn forget(&mut self) {
         self.flows.clear();
         self.pausing.clear();
     }
 
-    /// Those that wait for the link.
+    /// The flows that wait for link up.
     fn waiting(&self) -> impl Iterator<Item = (&FlowKey, &Silent)> {
         self.flows.iter().filter(|(_, silent)| silent.waits)
     }
 
-    /// The flow whose FH is probed at this turn, of a few: those of different
-    /// addresses first, of these the one that received a segment last.
+    /// The flow whose FH is probed at this turn, one of [`PROBED_MAX`]. Flows of different FHs come first.
+    /// Of these, the flow that received a segment most recently is first.
     pub(super) fn to_probe(&self, turn: usize) -> Option<FlowKey> {
         let mut flows: Vec<_> = self.waiting().collect();
         flows.sort_by_key(|(_, silent)| core::cmp::Reverse(silent.received_at));
@@ -223,8 +226,8 @@ impl SilentFlows {
         probed.map(|(key, _)| *key).collect()
     }
 
-    /// What the answer of a probed FH shows; none: there is none yet. A flow that pauses or goes on is
-    /// followed no more.
+    /// What the answer of a probed FH shows; `None`: it has not answered yet. A flow that pauses or goes on is no
+    /// longer followed.
     pub(super) fn reply_of(&mut self, flow: &HostFlow, now: Instant) -> Option<ProbeReply> {
         let key = &flow.key;
         let silent = *self.flows.get(key)?;
@@ -252,8 +255,8 @@ impl SilentFlows {
         Some(ProbeReply::Pauses)
     }
 
-    /// Link up: whether the flow may wait for it. One that received a segment since all the others fell silent
-    /// does not, unless it was taken for one that pauses since the first of them did.
+    /// At link up: whether the flow waited for it. A flow that received a segment after the last silent one fell
+    /// silent did not. A flow that was found to pause during the silence did wait: the finding was wrong.
     pub(super) fn may_wait(&self, flow: &HostFlow, still_comes: Duration) -> bool {
         if let Some(silent) = self.flows.get(&flow.key) {
             return silent.waits && !silent.has_ended(flow);
@@ -266,8 +269,8 @@ impl SilentFlows {
         was_mistaken || flow.received_at.is_none_or(|at| at <= last + still_comes)
     }
 
-    /// Link up, and these flows wait for it. Returns those that are woken now; they are woken
-    /// again until data come, as far as there is room to follow them.
+    /// At link up: begins to wake the flows that waited for it, and returns those that are woken now. They are
+    /// woken again until data arrive.
     pub(super) fn wake(&mut self, waiting: &[HostFlow], now: Instant) -> Vec<FlowKey> {
         let mut woken = Vec::new();
         for flow in waiting {
@@ -276,13 +279,13 @@ impl SilentFlows {
             }
             self.pausing.remove(&flow.key);
             let silent = self.flows.entry(flow.key).or_insert_with(|| Silent {
-                until: now + AGAIN_FOR,
+                until: now + UNLISTED_FOR,
                 ..Silent::new(flow, now)
             });
             silent.note_woken(now);
             woken.push(flow.key);
         }
-        // Flows that are not known any more, and those that go on.
+        // The others are no longer known, or have received data.
         self.flows.retain(|_, silent| !silent.waits);
         woken
     }
@@ -292,16 +295,15 @@ impl SilentFlows {
         self.flows.values().map(|silent| silent.due).min()
     }
 
-    /// What is due is due a little later.
+    /// The flows cannot be read: everything due is put off.
     pub(super) fn put_off(&mut self, now: Instant) {
         for silent in self.flows.values_mut() {
             silent.due = silent.due.max(now + PUT_OFF);
         }
     }
 
-    /// The flows that are to be woken now, still silent, of `flows`, which are all. Where other flows
-    /// receive segments the link is up: a flow is woken once more then,
-    /// and left alone.
+    /// Returns the silent flows that are to be woken now. `flows` are all flows. If other flows receive segments,
+    /// the link is up: a silent flow is then woken once more, and no longer followed.
     pub(super) fn handle_timeout(&mut self, flows: &[HostFlow], now: Instant) -> Vec<TimedWakeUp> {
         let of_others = flows
             .iter()
@@ -317,7 +319,7 @@ impl SilentFlows {
                 return false;
             };
             if silent.waits && silent.probed_at.is_some() && silent.has_ended(flow) {
-                // That shows something of the others: see `reply_of`.
+                // The data show whether the link was down: see `reply_of`.
                 silent.due = now + LOOKED_AT_AFTER;
                 return now <= silent.until;
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The FH's clock, measured by its TSvals: its present value.
+//! The FH's clock: its rate, measured by TSvals, and its present value.
 
 use core::time::Duration;
 
@@ -21,7 +21,7 @@ const MEASURED_WELL: Duration = Duration::from_secs(5);
 const MEASURED_FROM: Duration = Duration::from_secs(300);
 /// No clock is faster than this (RFC 7323, 5.4 has 1 ms to 1 s; Linux 1 us).
 const HZ_MAX: u64 = 2_000_000;
-/// Older readings do not count.
+/// A longer span measures no rate, and an older reading counts as this old.
 const READING_MAX: Duration = Duration::from_secs(86_400);
 
 /// Readings of an FH's clock with their arrival times.
@@ -36,7 +36,7 @@ pub struct FhClock {
 }
 
 impl FhClock {
-    /// Handles a TSval.
+    /// Notes a TSval.
     pub fn note(&mut self, tsval: u32, now: Instant) {
         let reading = (tsval, now);
         let too_old = now.saturating_since(self.newest.1) > SILENCE_MAX;
@@ -61,10 +61,11 @@ impl FhClock {
         let hz = ticks * 1_000_000 / (span.as_micros() as u64);
         let nearest = USUAL_HZ
             .into_iter()
-            // By their ratio, whichever is larger: 2 kHz is next to 1 kHz, not to 1 MHz.
+            // By the ratio: 2 kHz is nearest to 1 kHz, not to 1 MHz.
             .min_by_key(|usual| hz.max(*usual) * 1_000 / hz.min(*usual).max(1));
         let usual = nearest.unwrap_or(USUAL_HZ[0]);
-        // In microseconds: how far off it would be, and how far it may be.
+        // In microseconds: the error of the usual rate over the span, and the error that is
+        // permitted.
         let off = u128::from(usual.abs_diff(hz)) * span.as_micros() / u128::from(usual);
         let may = QUEUED_MAX.as_micros() + span.as_micros() / 50;
         if off <= may || span < MEASURED_WELL || !(1..=HZ_MAX).contains(&hz) {
@@ -74,9 +75,9 @@ impl FhClock {
         }
     }
 
-    /// What an ACK that leaves at `now` echoes so that the FH sees a round trip as long as the one
-    /// of its newest reading: that reading, and the time since it came. It had taken the way
-    /// down when it came, and the ACK will have taken the way up when it arrives.
+    /// The echo for an ACK that leaves at `now`: the newest reading, plus the time since it
+    /// arrived. So the FH sees a round trip of its usual length: the reading's time on the
+    /// downlink, and the ACK's time on the uplink.
     pub fn echo(&self, now: Instant) -> u32 {
         let (tsval, at) = self.newest;
         let since = now.saturating_since(at).min(READING_MAX);

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-/// How long one counts: from this to twice as long. BBR has 10 s.
+/// A round trip counts for this time at least, and for twice this time at most. BBR has 10 s.
 const WINDOW: Duration = Duration::from_secs(10);
 
 /// The shortest round trip of this window and of the one before.
@@ -17,7 +17,7 @@ pub(super) struct ShortestRtt {
 }
 
 impl ShortestRtt {
-    /// A round trip was measured.
+    /// Notes a measured round trip.
     pub(super) fn note(&mut self, rtt: Duration, now: Instant) {
         if now.saturating_since(self.since) > WINDOW {
             (self.before, self.now, self.since) = (self.now, rtt, now);

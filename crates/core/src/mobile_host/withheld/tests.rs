@@ -38,8 +38,8 @@ fn ack(segments: u32) -> FromMh {
     }
 }
 
-/// A download of 200 segments in a round trip, until `segments` have come and are acknowledged. Its
-/// first two came long before.
+/// A download of 200 segments in a round trip, after `segments` have arrived and are acknowledged. Its first two
+/// arrived long before the others.
 fn bulk(segments: u32) -> WithheldSegment {
     let mut withheld = WithheldSegment::default();
     withheld.handle_fh_data(&data(0, 2), Some(RTT), at(0) - ANSWER);
@@ -48,7 +48,8 @@ fn bulk(segments: u32) -> WithheldSegment {
     withheld
 }
 
-/// Sends these segments at this rate from `from` on; the MH acknowledges each two. Returns when an ACK was withheld first.
+/// Sends these segments at this rate from `from` on; the MH acknowledges each two. Returns when an ACK was first
+/// withheld.
 fn download(
     withheld: &mut WithheldSegment,
     segments: core::ops::Range<u32>,
@@ -213,7 +214,7 @@ fn of_an_answer_nothing_is_held_until_it_is_a_download() {
     let is_late = |held: Option<Duration>| {
         held.is_some_and(|since| since >= ANSWER && since < ANSWER + RTT * 3)
     };
-    // A flow's first data answer something, too.
+    // The first data of a flow are part of an answer, too.
     let mut withheld = WithheldSegment::default();
     assert!(is_late(download(&mut withheld, 0..12_000, at(0))));
     let end = FromFh {
@@ -272,14 +273,14 @@ fn a_message_long_after_a_download_is_no_download_and_ends_an_answer() {
         segment_bytes: 300,
         push: true,
     };
-    // What came last was short, too.
+    // The segment before was short, too.
     for (number, ms) in [(0, 1_000), (1, 2_000)] {
         let seq = end + 300 * number;
         withheld.handle_fh_data(&FromFh { seq, ..message }, Some(RTT), at(100 + ms));
         assert!(withheld.segments() < 16);
         assert!(withheld.boundaries().ends_short(seq + 300));
     }
-    // Nor are larger ones, each the first after a short one.
+    // Larger segments end no answer either, each the first after a short one.
     let seq = end + 600;
     let larger = FromFh {
         seq,

@@ -23,11 +23,11 @@ pub(crate) struct Offer<'a, P> {
     pub flags: Flags,
 }
 
-/// Addresses whose abilities are remembered at most; then the one that lapses first goes.
+/// Addresses whose abilities are stored, at most. A further one replaces the one that expires first.
 const ADDRESSES_MAX: usize = 65_536;
 /// After this number of trials in a row that proved nothing, further flows begin with some bytes plain:
 /// something on the way may drop all that is compressed.
-const TRIALS_IN_VAIN: u32 = 4;
+const FAILED_TRIALS_MAX: u32 = 4;
 
 /// What a mobile has reported of itself.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ struct Registration {
     abilities: Abilities,
     session: u64,
     until: Instant,
-    /// Trials since one has proved something, all flows.
+    /// Trials of all flows since the last one that proved something.
     trials: u32,
 }
 
@@ -114,7 +114,7 @@ impl Compression {
 }
 
 impl<P: Payload> Mtcp<P> {
-    /// The flow may have become one that is compressed, or is none any more.
+    /// Begins or ends the compression of the flow, as the MH's abilities require.
     pub(super) fn follow_abilities(&mut self, flow: &Flow<P>, compression: &Compression) {
         let registration = compression.registered.get(&flow.key.mh.address);
         let registration = registration
@@ -127,16 +127,16 @@ impl<P: Payload> Mtcp<P> {
             known.renew(registration.session, registration.until);
             return;
         }
-        // What was sent before may arrive yet, and proves nothing.
+        // What was sent before may still arrive, and proves nothing.
         let nxt = flow.fh.max.max(flow.fh.una);
         let mut begun = Compressor::begin(nxt, registration.session, registration.until);
-        if let Some(doublings) = registration.trials.checked_sub(TRIALS_IN_VAIN) {
+        if let Some(doublings) = registration.trials.checked_sub(FAILED_TRIALS_MAX) {
             begun.rest_first(doublings);
         }
         self.compression = Some(Box::new(begun));
     }
 
-    /// The length of the payload that goes instead of the offered one; none: it goes as it is.
+    /// The length of the payload that is sent instead of the offered one; `None`: that one is sent.
     pub(super) fn compress_offer(
         &mut self,
         offer: &Offer<'_, P>,
@@ -174,7 +174,7 @@ impl<P: Payload> Mtcp<P> {
         counters.compressed += 1;
         counters.compressed_from_bytes += u64::from(len);
         counters.compressed_to_bytes += wire_len as u64;
-        // The share counts the bytes on the wire: the next piece may go the sooner.
+        // The share counts the bytes on the wire: the next piece may be sent sooner.
         self.m.share.refund(len - wire_len as u32);
         Some(wire_len)
     }

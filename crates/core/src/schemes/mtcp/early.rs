@@ -14,14 +14,14 @@
 //!        |<======= renumbered, both ways =========>|
 //! ```
 //!
-//! Offered in the other end's name before that has sent anything: SACK if the opener has it (the
-//! other end's refusal leaves out the blocks), a window scale if the opener has one (windows are
-//! rescaled), no timestamps (they could not be taken back), an MSS of the opener's at most and
-//! low enough for tunnels, for the other end's is not known and routers' messages about packets
-//! that were too big name numbers of the other half.
+//! The gateway's answer is an offer in the name of an end that has not sent anything yet. It has
+//! SACK if the opener has it: if the other end refuses, the blocks are removed. It has a window scale
+//! if the opener has one: windows are rescaled. It has no timestamps, because they could not be taken
+//! back. Its MSS is the opener's at most, and low enough for tunnels. The other end's MSS is unknown,
+//! and ICMP messages about packets that are too big have numbers of the other half.
 //!
-//! No byte is acknowledged ahead of its receiver: what the opener sends is held and goes on when
-//! the other half is there. What is given up is point 3 of what must always hold: without the
+//! No byte is acknowledged before its receiver has it: what the opener sends is held until the
+//! other half is set up. One guarantee is given up (point 3 of what must always hold). Without the
 //! gateway each end takes the other's numbers for another connection's, and both stand still.
 
 use core::hash::{Hash, Hasher};
@@ -43,14 +43,14 @@ use opening::{SHIFT, TRIES_MAX, WINDOW, answer_to, numbers};
 
 /// Segments of the opener that are held at most.
 const HELD_MAX: usize = 32;
-/// Each counts as this number of bytes at least: about what the buffer of a small frame takes.
+/// Each counts as this number of bytes at least: about the buffer of a small frame.
 const HELD_BYTES_MIN: usize = 2_304;
-/// The other end's number has to differ from the one chosen in its name by more than a window of
-/// ours ([`SHIFT`]) can hold: whatever passes when no gateway is there must not be taken for data.
+/// The other end's number must differ from the one in the gateway's answer by more than a window
+/// ([`SHIFT`]) can hold. Otherwise segments that pass without the gateway could be taken for data.
 const APART_MIN: u32 = 1 << 23;
 
-/// An attacker off the path cannot guess it (RFC 6528): a keyed hash of the ends, and a clock that
-/// keeps numbers of one pair of ends apart.
+/// The initial sequence number (RFC 6528): a keyed hash of the ends, plus a clock. An attacker off the
+/// path cannot guess the hash. The clock keeps the numbers of one pair of ends apart.
 fn choose_iss(settings: &Settings, key: &FlowKey, now: Instant) -> SeqNum {
     let mut hasher = std::hash::DefaultHasher::new();
     settings.hash_seed.hash(&mut hasher);
@@ -128,7 +128,7 @@ impl<P: Payload> Mtcp<P> {
             return SetUp::Unrelated;
         };
         if opening.is_contradicted(direction, segment) {
-            // The connection is there already: the SYN was none of its opener's.
+            // The connection exists already: its opener did not send this SYN.
             self.forget_opening(flow);
             return SetUp::Contradicted;
         }
@@ -146,8 +146,8 @@ impl<P: Payload> Mtcp<P> {
         if is_answer && flags.has(Flags::SYN) {
             return self.join_halves(flow, segment, cx);
         }
-        // It is still in an older connection: what the opener would send to that (RFC 9293,
-        // 3.5.1).
+        // The other end is still in an older connection: it gets the RST that the opener would send
+        // (RFC 9293, 3.5.1).
         let is_ack = flags.has(Flags::ACK) && !flags.has(Flags::SYN) && !flags.has(Flags::RST);
         if opening.is_confirmed && !is_answer && is_ack {
             let reset = opening.reset_other_at(segment.ack);
@@ -172,22 +172,23 @@ impl<P: Payload> Mtcp<P> {
         let first = opening.syn.seq + 1;
         if segment.flags.has(Flags::SYN) && segment.seq != opening.syn.seq {
             if opening.is_confirmed {
-                // It is connected as far as it knows: RFC 5961, 4.
+                // The opener is connected as far as it knows: it gets a challenge ACK
+                // (RFC 5961, 4).
                 cx.actions.extend(opening.challenge().map(Action::Repeat));
                 return SetUp::Handled;
             }
             if opening.tries < 2 {
-                // The first one has just been answered: either may be forged.
+                // The first SYN has just been answered, and either of the two may be forged.
                 return SetUp::Handled;
             }
-            // It has forgotten the one before.
+            // The opener has forgotten its first SYN.
             self.forget_opening(flow);
             return SetUp::Restarted;
         }
         if segment.flags.has(Flags::SYN) {
             cx.actions.push(Action::Repeat(opening.answer.clone()));
         } else if segment.flags.has(Flags::RST) {
-            // RFC 5961, 3.2: exactly what is expected next.
+            // RFC 5961, 3.2: the number must be exactly the one that is expected next.
             let next = opening.held.iter().map(|(held, _)| held.end());
             if next.fold(first, SeqNum::max) == segment.seq || segment.seq == first {
                 if opening.is_confirmed {
@@ -208,7 +209,7 @@ impl<P: Payload> Mtcp<P> {
         SetUp::Handled
     }
 
-    /// Nothing more is known of a set-up.
+    /// Forgets a set-up.
     pub(super) fn forget_opening(&mut self, flow: &mut Flow<P>) -> Option<Box<Opening<P>>> {
         flow.cached_elsewhere.bytes = 0;
         self.opening.take()
@@ -240,8 +241,8 @@ impl<P: Payload> Mtcp<P> {
         SetUp::Closed
     }
 
-    /// The mobile is at another station, which cannot go on with a set-up: the opener is
-    /// to begin anew, and the other end to forget it.
+    /// The mobile is at another station, which cannot continue a set-up: the opener must begin
+    /// anew, and the other end forget the connection.
     pub(super) fn cancel_opening(
         &mut self,
         flow: &mut Flow<P>,
@@ -281,7 +282,7 @@ impl<P: Payload> Mtcp<P> {
         };
         own.options.timestamps = None;
         if opening.opener == Side::Mh {
-            // What the MH believes of the FH's half.
+            // The gateway has offered the MH this scale in the FH's name.
             own.options.window_scale = opening.syn.options.window_scale.map(|_| SHIFT);
         }
         SetUp::Joined(Box::new(Joined {
@@ -293,7 +294,7 @@ impl<P: Payload> Mtcp<P> {
         }))
     }
 
-    /// What is due for a connection that is being set up. None: nothing changes.
+    /// Handles the timer of a connection that is being set up. `None`: nothing changes.
     pub(super) fn on_opening_timeout(
         &mut self,
         flow: &mut Flow<P>,
@@ -323,8 +324,7 @@ impl<P: Payload> Mtcp<P> {
 }
 
 impl<P: Payload> Opening<P> {
-    /// Holds what the opener sends. The opener retransmits what has no room, for it gets no ACK of
-    /// it.
+    /// Holds what the opener sends. What has no room gets no ACK, so the opener retransmits it.
     fn hold(&mut self, segment: &Segment, payload: &P, bytes_free: usize) {
         let first = self.syn.seq + 1;
         let farthest = first + u32::from(WINDOW);

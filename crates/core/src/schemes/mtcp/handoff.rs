@@ -4,8 +4,7 @@
 //! serialized at the old SH and passed to the new SH. At the new SH, the connection state is
 //! unserialized, and the TCP send window is re-opened."
 //!
-//! Who does what when is the handoff's ([`crate::handoff`]); here is what of it concerns the
-//! two halves.
+//! [`crate::handoff`] decides what each SH does, and when. This module changes the two halves.
 
 use super::{Context, Mtcp, MtcpHandoff, m_tcp, sh_tcp};
 use crate::Payload;
@@ -39,7 +38,7 @@ pub(crate) fn adopt<P: Payload>(
     cx: &Context<'_, P>,
 ) {
     if flow.has_own_sender {
-        // Whatever the SH before has closed is to be opened.
+        // The previous SH may have closed the FH's window: it must be opened.
         mtcp.sh.adopt(state, None);
         return;
     }

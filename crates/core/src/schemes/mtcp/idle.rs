@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is left of M-TCP's state while a flow is idle. What was measured is not: round trips and
+//! What is left of M-TCP's state while a flow is idle. Measurements are not stored: round trips and
 //! rates are measured anew, and a share of a cell is assigned anew.
 
 use holdfast_wire::SeqNum;
@@ -8,8 +8,8 @@ use super::{Mtcp, m_tcp, sh_tcp};
 use crate::Payload;
 use crate::flow::Flow;
 
-/// Both halves of a split connection with nothing in flight, saved or waited for; or one that is
-/// not split.
+/// Both halves of a split connection without anything in flight, saved or awaited; or a connection
+/// that is not split.
 pub(crate) struct IdleMtcp {
     is_handed_over: bool,
     sh: sh_tcp::Idle,
@@ -17,7 +17,7 @@ pub(crate) struct IdleMtcp {
 }
 
 impl<P: Payload> Mtcp<P> {
-    /// The state of a flow that is idle. None: something is waited for, or compressed.
+    /// The state of a flow that is idle. `None`: the flow waits for something, or is compressed.
     pub(in crate::schemes) fn pack(&self, flow: &Flow<P>) -> Option<IdleMtcp> {
         let una: SeqNum = flow.fh.una;
         let is_idle = self.opening.is_none() && self.compression.is_none();

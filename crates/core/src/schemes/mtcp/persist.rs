@@ -63,7 +63,7 @@ impl Persist {
         }
     }
 
-    /// The flow has frozen, or there is something to ask with now: the first interval begins.
+    /// The flow has frozen, or now has a segment that can probe the MH: the first interval begins.
     pub(super) fn arm(
         &mut self,
         persist: MtcpPersist,

@@ -20,7 +20,7 @@
 //! - the ACK of a last byte is sent at once if no other ACK can follow it: a FIN's, or when the MH
 //!   itself has closed its window by that ACK;
 //! - if the FH retransmits what the MH has, or probes, it gets the ACK of the saved byte, whatever
-//!   the timers are: so no sender ever gives up;
+//!   the timers are: so no sender gives up;
 //! - the window is not shrunk while the byte that the MH waits for is not in the cache: only the
 //!   FH can send it;
 //! - the wintimer also runs while a byte is saved and no new segment arrives. It does not shrink if
@@ -376,13 +376,13 @@ fn on_ack_open<P: Payload>(
         return Verdict::Forward;
     }
     // The segment at SND.UNA is not cached, so only the FH can retransmit it: the FH receives the
-    // true ACK. An ACK less a byte would make it retransmit from one byte before.
+    // true ACK. An ACK that is one byte lower would make it retransmit from that byte on.
     let is_lost_before = flow.fh.max.after(una) && !flow.cache.holds(una);
     let ack = if is_lost_before {
         una
     } else {
-        // A duplicate ACK with a window of 0 may be older than the one that opened the window. If the
-        // FH got the saved byte's ACK with it, BSD's would close the window and wait for a new one.
+        // A duplicate ACK with a window of 0 may be older than the one that opened the window. With
+        // the saved byte's ACK it would make a BSD FH close its window and wait for a new ACK.
         let closed = segment.window == 0 && outcome.acked > 0;
         ack_for_fh(mtcp, flow, closed, cx.settings.mtcp.release)
     };

@@ -67,7 +67,7 @@ pub(super) fn on_mh_segment<P: Payload>(
     if segment.ack == flow.fh.una {
         snoop.window = Some(segment.window);
     }
-    // Mostly an upload. No data of the FH is on its way: no round trip is timed, no hole is known, no timer runs.
+    // Mostly an upload. No data of the FH is in flight: no round trip is timed, no hole is known, no timer runs.
     let is_upload = outcome.acked == 0 && !flow.has_unacknowledged();
     if !is_upload {
         follow_downlink(snoop, flow, segment, outcome, cx);
@@ -133,7 +133,7 @@ fn classify_new_holes<P: Payload>(snoop: &mut Snoop<P>, flow: &Flow<P>, cx: &Con
 }
 
 /// What all flows of the MH lack together, as reports of the last round trip over the wireless half show.
-/// `found`: by this report.
+/// `found`: what this report shows.
 fn missing_of_all_flows<P: Payload>(snoop: &Snoop<P>, found: u32, cx: &Context<'_, P>) -> u64 {
     let Some(round_trip) = snoop.rtt() else {
         return 0;
@@ -158,7 +158,7 @@ fn is_fhs_own<P: Payload>(
     else {
         return true;
     };
-    // A window of 0.7 of the path and this queue still fills the path.
+    // A window of the path and this queue, reduced to 0.7, still fills the path.
     let queue: Duration = rtt.saturating_sub(least);
     if queue >= path {
         return true;
@@ -175,7 +175,7 @@ fn is_fhs_own<P: Payload>(
     let reach = highest.distance_from(una);
     let missing = reach.saturating_sub(flow.sacked.bytes_before(highest));
     let window = flow.fh.max.distance_from(una);
-    // Of a queue that several flows share each may have lost little.
+    // Each of several flows that share a queue may have lost little.
     let shares_queue = cx.in_flight().flows > 1;
     is_many(missing.into(), window.into())
         || shares_queue && is_many(missing_of_all, cx.in_flight().bytes)

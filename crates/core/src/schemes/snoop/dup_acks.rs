@@ -44,7 +44,7 @@ impl DupAcks {
         [self.round_trip_at, self.persist_at]
     }
 
-    /// One more retransmission by a timer: how much longer than usual the next wait is.
+    /// Counts one more retransmission by a timer. Returns the factor of the next wait.
     fn tries_again(&mut self) -> u32 {
         self.unanswered = self.unanswered.saturating_add(1);
         1 << self.unanswered.saturating_sub(TRIES).min(DOUBLINGS_MAX)
@@ -56,7 +56,8 @@ impl DupAcks {
     }
 }
 
-/// The three kinds of ACK; `window` is what the FH knew before.
+/// Handles the three kinds of ACK: new, spurious, duplicate. `window`: the one that the FH knew
+/// before.
 pub(super) fn on_ack<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -92,7 +93,7 @@ pub(super) fn on_ack<P: Payload>(
     let una = flow.fh.una;
     let cached = flow.cache.holds(una);
     if !cached || snoop.fixed_half.has_repeated(una, una + 1) {
-        // To be resent by the FH, which counts these.
+        // The FH has to retransmit it, and counts these duplicate ACKs.
         return Verdict::Forward;
     }
     if today && !hides(snoop, flow, cx) {
@@ -116,8 +117,8 @@ fn on_answer<P: Payload>(snoop: &mut Snoop<P>, cx: &Context<'_, P>) {
     }
 }
 
-/// The first packet goes out again; each one sent after it may cause a duplicate ACK still,
-/// the one that has come left out.
+/// Retransmits the first packet. Each packet sent after it may still cause a duplicate ACK, except
+/// the one that caused this ACK.
 fn retransmit_and_expect<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -155,7 +156,7 @@ fn on_new_ack<P: Payload>(
     }
 }
 
-/// Whether a loss is hidden from an FH without SACK; not for too long.
+/// Whether a loss is hidden from an FH without SACK. It is not hidden for too long.
 fn hides<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> bool {
     if snoop.fh_report.reports_all() {
         return false;
@@ -222,12 +223,12 @@ pub(super) fn arm_persist<P: Payload>(
     let wait = persist_wait(snoop, flow, cx).filter(|_| !flow.cache.is_empty());
     let seen = flow.seen;
     let timer = &mut snoop.dup_acks.persist_at;
-    // Put off by each packet; a retransmission has put it off further.
+    // Each packet puts the timer off; a retransmission may have put it off further.
     *timer = wait.map(|wait| timer.map_or(seen + wait, |old| old.max(seen + wait)));
 }
 
-/// The persist timer's wait, if it runs. Today the reports find what is lost, and without
-/// them a round trip may be longer than the paper's wait.
+/// The persist timer's wait, if it runs. With `today`, SACK shows what is lost. Without SACK a round
+/// trip may be longer than the paper's wait.
 fn persist_wait<P: Payload>(
     snoop: &Snoop<P>,
     flow: &Flow<P>,
@@ -238,7 +239,7 @@ fn persist_wait<P: Payload>(
         return Some(settings.persist);
     }
     let srtt = snoop.srtt.or(cx.rtt().srtt())?;
-    // A closed window has refused what is not acknowledged.
+    // While the window is closed, the MH has refused the unacknowledged segments: they are not lost.
     let waits = !speaks_sack(snoop, flow) && !flow.mh.refuses_all;
     waits.then(|| settings.persist.max(srtt * 2))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A round trip beyond the gateway, either way: a timestamp that was let through, and its
-//! echo (RFC 7323, 3).
+//! Measures a round trip from the gateway to either end: by a timestamp that passes, and its echo
+//! (RFC 7323, 3).
 
 use core::time::Duration;
 
@@ -20,8 +20,8 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// A segment with these timestamps passes at `now`: its echo is waited for, if no other
-    /// is and nothing before had the same one.
+    /// A segment with these timestamps passes at `now`. Its echo is awaited, unless another one is,
+    /// or an earlier segment had the same timestamp.
     #[inline]
     pub(crate) fn ask(&mut self, timestamps: Option<Timestamps>, now: Instant) {
         let Some(Timestamps { tsval, .. }) = timestamps else {
@@ -85,7 +85,7 @@ mod tests {
             Some(Duration::from_millis(20))
         );
         assert_eq!(echo.take(Some(stamps(0, 6)), at(31)), None);
-        // One that was on its way before may be answered too soon.
+        // The echo of a timestamp that passed before may arrive too soon.
         echo.ask(Some(stamps(6, 0)), at(40));
         assert_eq!(echo.take(Some(stamps(0, 6)), at(41)), None);
     }

@@ -61,7 +61,7 @@ pub(super) type Hole = (SeqNum, u32);
 pub(super) struct FhReport {
     /// A hole was hidden for too long: everything is reported until the MH has acknowledged this.
     all_until: Option<SeqNum>,
-    /// When that will happen.
+    /// When the open hole will have been hidden for too long.
     late_at: Option<Instant>,
     /// Since when a loss was congestion. The next hole that is filled must be reported.
     due_since: Option<Instant>,
@@ -109,7 +109,7 @@ impl FhReport {
     }
 }
 
-/// A hole is hidden since `since`. After too long a time everything is reported.
+/// A hole is hidden since `since`. If that is too long ago, everything is reported.
 pub(super) fn hide<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -352,7 +352,7 @@ pub(super) fn path_rtt<P>(snoop: &Snoop<P>, rtt: &RttEstimator) -> Option<Durati
     Some(least + snoop.fixed_half.least_rtt().unwrap_or(least))
 }
 
-/// A queue shorter than this passes for one that has not overflowed. One of a few packets may have.
+/// A shorter queue counts as one that has not overflowed, although a queue of a few packets may have.
 pub(super) fn short_queue<P>(snoop: &Snoop<P>, rtt: &RttEstimator) -> Duration {
     path_rtt(snoop, rtt).map_or(QUEUE_MIN, |path| QUEUE_MIN.min(path / 8))
 }
@@ -399,8 +399,8 @@ fn is_congested<P: Payload>(snoop: &Snoop<P>, flow: &Flow<P>, cx: &Context<'_, P
         .max(QUEUE_MIN);
     let is_over =
         |rtt: Option<Duration>, limit| rtt.is_some_and(|rtt| rtt.saturating_sub(least) > limit);
-    // The queue of a burst of a window's length is over after one round trip. Twice that is slow start
-    // that has overshot.
+    // The queue that a burst of one window makes is empty after one round trip. Twice the limit is a
+    // slow start that has overshot.
     overflows(snoop, flow, cx)
         || is_over(snoop.standing.get(), queue_max)
         || is_over(snoop.rtt(), queue_max * 2)

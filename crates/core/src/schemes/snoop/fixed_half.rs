@@ -12,8 +12,8 @@ use crate::rtt::RttEstimator;
 
 /// Retransmitted ranges of the FH that are stored, at most.
 const REPEATED_MAX: usize = 16;
-/// What its queues are taken to add to the wired half's shortest round trip at most: so much
-/// more is hidden for less than the FH's timeout, with the settings' part of it.
+/// The wired half's round trip counts as its shortest plus this, at most. Otherwise the estimate of
+/// the FH's RTO could exceed the true one, and a hole would be hidden for too long.
 const WIRED_VARIATION_MAX: Duration = Duration::from_millis(50);
 
 /// What is known of the wired half.
@@ -22,7 +22,7 @@ pub(super) struct FixedHalf {
     rtt: RttEstimator,
     /// The MH's timestamps, echoed by the FH.
     echo: Echo,
-    /// The newest are kept, in a ring.
+    /// Ranges that the FH has sent more than once: the newest, in a ring.
     repeated: [Option<(SeqNum, SeqNum)>; REPEATED_MAX],
     next: usize,
 }
@@ -37,13 +37,13 @@ impl FixedHalf {
     /// A segment of the FH.
     #[inline]
     pub(super) fn on_fh_segment(&mut self, segment: &Segment, now: Instant) {
-        // An FH that had nothing to send has made it long.
+        // This round trip is too long if the FH had nothing to send.
         if let Some(rtt) = self.echo.take(segment.options.timestamps, now) {
             self.rtt.sample(rtt);
         }
     }
 
-    /// Its round trip.
+    /// The wired half's round trip.
     pub(super) const fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
@@ -53,24 +53,24 @@ impl FixedHalf {
         self.rtt.least()
     }
 
-    /// What the FH waits for an ACK at least, the wireless half's estimator given (RFC 6298,
-    /// with the floor of today's senders). An FH that sends a little now and then has made
-    /// its own half's round trip long.
+    /// The least RTO of the FH. `wireless`: the wireless half's estimator (RFC 6298, with the minimum of
+    /// today's senders). An FH that sends a little now and then makes the wired half's smoothed
+    /// round trip too long.
     pub(super) fn rto(&self, wireless: &RttEstimator) -> Duration {
         let longest = self.rtt.least().unwrap_or_default() + WIRED_VARIATION_MAX;
         let wired = self.rtt.srtt().unwrap_or_default().min(longest);
         wired + wireless.rto(RTO_VARIATION_MIN)
     }
 
-    /// How long an FH that is asked for something may take to send it, `unknown` if its
-    /// round trip was not measured; `variation_min` as in [`RttEstimator::rto`].
+    /// How long the FH may take to answer a request; `unknown` if its round trip was not measured.
+    /// `variation_min` as in [`RttEstimator::rto`].
     pub(super) fn answer_wait(&self, unknown: Duration, variation_min: Duration) -> Duration {
         self.rtt.least().map_or(unknown, |least| {
             self.rtt.rto(variation_min).min(least + RTO_VARIATION_MIN)
         })
     }
 
-    /// The FH has sent `seq..end` again.
+    /// The FH has retransmitted `seq..end`.
     pub(super) fn note_repeated(&mut self, seq: SeqNum, end: SeqNum) {
         let last = (self.next + REPEATED_MAX - 1) % REPEATED_MAX;
         if let Some((_, right)) = &mut self.repeated[last]

@@ -10,9 +10,9 @@ use core::time::Duration;
 
 use holdfast_wire::{Instant, SeqNum};
 
-/// The longest queue is that of the last one or two of these: a link may change.
+/// The longest queue is that of the present span and of the one before, because a link may change.
 const SPAN: Duration = Duration::from_secs(5);
-/// After this time without a loss of the radio's it may have ended, or was misjudged.
+/// A loss of the radio counts for this time: after that the losses may have ended, or it was misjudged.
 const KNOWN: Duration = Duration::from_secs(60);
 
 /// True if a loss of the radio's at that time still counts.
@@ -23,7 +23,7 @@ pub(super) fn is_known(lost_at: Option<Instant>, now: Instant) -> bool {
 /// What one flow has seen of the radio.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Radio {
-    /// When it has lost something last.
+    /// When the radio last lost something.
     lost_at: Option<Instant>,
     begun: Option<Instant>,
     /// The longest queue of this span, and of the one before.
@@ -33,7 +33,7 @@ pub(super) struct Radio {
 }
 
 impl Radio {
-    /// When it has lost something last.
+    /// When the radio last lost something.
     pub(super) const fn lost_at(&self) -> Option<Instant> {
         self.lost_at
     }
@@ -55,17 +55,18 @@ impl Radio {
         self.judged = self.judged.map(|judged| judged.max(una));
     }
 
-    /// The MH reports up to `highest`: from where on holes have not been judged yet.
+    /// Returns the first number whose holes have not been judged yet. `highest`: the end of what the MH
+    /// reports.
     pub(super) fn unjudged(&mut self, una: SeqNum, highest: SeqNum) -> SeqNum {
         let from = self.judged.map_or(una, |judged| judged.max(una));
         self.judged = Some(highest.max(from));
         from
     }
 
-    /// A new hole shows while the queue has this length; a queue below `queue_min` never overflows. If
-    /// the radio `is_known` to lose packets, one flow has a queue of 55 to 105 ms for a path of 50 ms,
-    /// never less than half. Then three quarters of the longest queue still count as the radio's. A
-    /// queue that has become shorter within seconds and overflows is taken for it too.
+    /// A new hole shows while the queue has this length; a queue below `queue_min` never overflows. If the
+    /// radio `is_known` to lose packets, one flow has a queue of 55 to 105 ms for a path of 50 ms, never less
+    /// than half. Then less than three quarters of the longest queue shows the radio. A queue that has become
+    /// shorter within seconds, and overflows, is mistaken for the radio.
     pub(super) fn on_hole(
         &mut self,
         queue: Duration,

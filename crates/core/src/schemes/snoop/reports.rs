@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses detected by the MH's SACK and the times of sending; and which ACKs the FH receives meanwhile.
+//! Losses detected by the MH's SACK and the times of sending, and which ACKs the FH receives meanwhile.
 //!
 //! A segment is lost when one that was sent after it with the same priority has arrived, and is
 //! three segments beyond it or was sent a quarter of the round trip later (RFC 8985, 6.2, on one
@@ -25,8 +25,9 @@ const REPAIRS_BESIDES: u32 = 1;
 const REPAIRS_MAX: u32 = 64;
 /// Probes in a row; after these the silence is an outage.
 const PROBES_MAX: u32 = 2;
-/// Repairs by the timer with the usual wait while nothing comes from the flow's end: it may have left, beside
-/// others behind the MH's address. Then the wait doubles, and after the last repair it ends.
+/// Retransmissions by the timer at the usual interval while the flow's host is silent: it may have left,
+/// although others behind the MH's address answer. After them the interval doubles. After the second limit
+/// the timer stops.
 const REPAIRS_AT_FIRST_INTERVAL: u32 = 8;
 const UNANSWERED_REPAIRS_MAX: u32 = 16;
 /// A host may delay the ACK of a single segment for this time (Linux: `TCP_DELACK_MIN`).
@@ -41,7 +42,7 @@ pub(super) struct Reports {
     pub(super) hidden_since: Option<Instant>,
     /// When a further segment may count as lost.
     lost_at: Option<Instant>,
-    /// How often that time has come since the MH's last segment.
+    /// How often that timer has expired since the MH's last segment.
     unanswered_repairs: u32,
     /// The timer of the probe for lost last segments, and how many probes had no answer.
     probe_at: Option<Instant>,
@@ -53,12 +54,12 @@ impl Reports {
         [self.lost_at, self.probe_at]
     }
 
-    /// No timer runs for a further loss.
+    /// Stops the timer for a further loss.
     pub(super) fn wait_for_no_loss(&mut self) {
         self.lost_at = None;
     }
 
-    /// Losses were repaired without a segment of the MH.
+    /// The timer has retransmitted losses, and the MH is silent.
     fn note_unanswered_repair(&mut self, interval: Duration) {
         self.unanswered_repairs += 1;
         let doublings = self
@@ -144,7 +145,7 @@ fn knows_radio<P: Payload>(
     else {
         return is_known;
     };
-    // A block beyond the table's limit is not new later.
+    // A block that a full table refuses must not count as new later.
     let reported = segment.options.sack.iter().map(|(_, right)| right);
     let highest = reported.fold(noted, SeqNum::max);
     let from = snoop.radio.unjudged(flow.fh.una, highest);
@@ -343,8 +344,8 @@ fn unanswered_until<P: Payload>(
     sent.at.max(newest) + wait
 }
 
-/// A segment of the MH has come: the probe's timer starts again with an answer, and if it does not
-/// run yet.
+/// A segment of the MH has arrived. The probe's timer restarts with an answer, and starts if it does not run
+/// yet.
 pub(super) fn await_answer<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -373,7 +374,7 @@ pub(super) fn arm_probe<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx
     snoop.reports.probe_at = wait.map(|wait| cx.now + wait);
 }
 
-/// The wait for an answer before a probe. None: no round trip is known.
+/// The wait for an answer before a probe. `None`: no round trip is known.
 fn probe_wait<P: Payload>(
     snoop: &Snoop<P>,
     flow: &Flow<P>,
@@ -390,7 +391,7 @@ fn probe_wait<P: Payload>(
     Some(srtt + srtt + slack)
 }
 
-/// The flow's last segment may still wait in the link's queue: other flows have answers, to what was sent
+/// The flow's last segment may still wait in the link's queue: other flows get answers to what was sent
 /// before it.
 fn may_wait_in_queue<P: Payload>(snoop: &Snoop<P>, flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
     let (Some((newest, answered_at)), Some(last), Some(wait)) = (

@@ -87,10 +87,10 @@ pub(crate) struct Uplink<P> {
     una: Option<SeqNum>,
     /// The highest ACK that the MH has got.
     acked: SeqNum,
-    /// The FH has acknowledged all data of the MH, up to here, and nothing is cached, withheld or waited for. A
+    /// The FH has acknowledged all data of the MH, up to here, and nothing is cached, withheld or awaited. A
     /// download is mostly in this state, and its packets pass at little cost.
     rest: Option<SeqNum>,
-    /// The bytes that have passed, and the cached ones of these.
+    /// The bytes that have passed, and their cached part.
     passed: Scoreboard,
     cache: SegmentCache<P>,
     /// What reports have named.
@@ -98,7 +98,7 @@ pub(crate) struct Uplink<P> {
     gaps: Vec<Gap>,
     /// Packets with new data; wraps around.
     packets: u32,
-    /// The time without new data after which gaps are reported.
+    /// When gaps are reported if no new data arrive.
     quiet_at: Option<Instant>,
     /// When to send the reports that are due.
     report_at: Option<Instant>,
@@ -196,8 +196,8 @@ impl<P: Payload> Uplink<P> {
         ])
     }
 
-    /// The highest ACK that the MH has got while newer ones are withheld: none of these may end within
-    /// a named range.
+    /// The highest ACK that the MH has got, while newer ones are withheld. A segment for the MH must not have a
+    /// newer one, which may end within a named range.
     pub(super) fn ack_shown(&self) -> Option<SeqNum> {
         self.withheld_since.map(|_| self.acked)
     }
@@ -242,7 +242,7 @@ impl<P: Payload> Uplink<P> {
         self.shown &= self.trusted_from.is_some();
     }
 
-    /// Gaps, or parts of them, that are filled are none any more.
+    /// Removes the gaps, and the parts of gaps, that were filled.
     fn forget_filled(&mut self, now: Instant) {
         let since = now - self.repair_max();
         let (passed, undo) = (&self.passed, &mut self.undo);
@@ -260,14 +260,14 @@ impl<P: Payload> Uplink<P> {
         self.stop_timers_without_gap();
     }
 
-    /// Without a gap no timer runs for a report.
+    /// Stops the timers for reports if there is no gap.
     fn stop_timers_without_gap(&mut self) {
         if self.gaps.is_empty() {
             (self.quiet_at, self.report_at) = (None, None);
         }
     }
 
-    /// Takes in where a data segment lies; `highest`: up to where data have passed. True if it brings something new
+    /// Notes the range of a data segment. `highest`: the end of all data that have passed. True if the range is new
     /// and was noted: then the wait for new data ends.
     fn note_passed(
         &mut self,
@@ -305,7 +305,7 @@ impl<P: Payload> Uplink<P> {
         least.map_or(SILENCE_MAX, |least| least + least.max(QUEUE_MIN))
     }
 
-    /// The echo of what was let through. One from before a pause or an outage shows no round trip.
+    /// Takes the echo of a passed timestamp. One from before a pause or an outage shows no round trip.
     #[inline]
     fn take_echo(&mut self, segment: &Segment, cx: &Context<'_, P>) {
         let now = cx.now;
@@ -338,8 +338,7 @@ pub(super) fn reports_holes(settings: &SnoopSettings) -> bool {
     settings.set == SnoopSet::Paper1995
 }
 
-/// A segment of the MH is on its way to the FH. `room`: bytes that the cache has left for its
-/// mobile.
+/// A segment of the MH passes to the FH. `room`: bytes that the cache has left for its mobile.
 pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -360,7 +359,7 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
         let fh_ack = flow.fh.ack;
         uplink.acked = fh_ack;
         if segment.seq.after(fh_ack) && !flow.fh_has_acknowledged_nothing() {
-            // Has passed by before this gateway was there.
+            // It passed before this gateway was on the path.
             uplink.passed.add(fh_ack, segment.seq);
         }
         fh_ack
@@ -384,7 +383,7 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     }
 }
 
-/// What of `seq..end` is new is noted and kept.
+/// Notes and caches the new part of `seq..end`.
 fn take_data<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -410,7 +409,7 @@ fn take_data<P: Payload>(
     if are_reported {
         uplink.cache_for_report(flow, segment, payload, is_new, room, cx);
     }
-    // Where holes are reported, what is not kept is not named.
+    // Where holes are reported, what is not cached is not named.
     if !are_reported || uplink.cache.holds(seq) {
         uplink.wired.note_sent(seq.min(highest), seq, end, cx.now);
     }
@@ -422,7 +421,7 @@ fn is_bare(segment: &Segment, mh_nxt: SeqNum) -> bool {
     segment.is_empty() && plain && !has_bad_blocks(segment, mh_nxt)
 }
 
-/// A segment of the FH that fits. True if it goes no further.
+/// Handles a segment of the FH that fits the connection. True: it is suppressed.
 pub(in crate::schemes) fn on_fh_segment<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -468,7 +467,7 @@ pub(in crate::schemes) fn on_fh_segment<P: Payload>(
     false
 }
 
-/// Something may be due.
+/// Handles the timers that are due.
 pub(in crate::schemes) fn on_timeout<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,

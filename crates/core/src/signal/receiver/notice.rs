@@ -13,7 +13,7 @@ use crate::signal::message::{Abilities, Request, SignalKind};
 /// Something new about a mobile's link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkNotice {
-    /// Whose.
+    /// The mobile.
     pub key: KeyId,
     /// What happened. A registration is link up.
     pub event: LinkEvent,
@@ -32,9 +32,9 @@ pub struct AbilitiesNotice {
     pub addresses: Vec<IpAddr>,
     /// What it can do.
     pub abilities: Abilities,
-    /// The run of its daemon: another number, and nothing of before is known there.
+    /// The run of the mobile's daemon. A new run knows nothing of what earlier ones received.
     pub session: u64,
-    /// Until then it is believed, unless repeated.
+    /// The report is valid until then, unless it is repeated.
     pub until: Instant,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Other mobiles while the gateway runs.
+//! New settings of mobiles while the gateway runs.
 
 use core::net::IpAddr;
 
@@ -8,8 +8,8 @@ use holdfast_wire::Duration;
 use super::{GatewayPeers, Peer, PeerConfig, PeersError};
 
 impl GatewayPeers {
-    /// Serves these mobiles from now on. One that has the key of before stays registered, with the
-    /// addresses that it may still have. Returns the addresses that were registered and are no more.
+    /// Serves these mobiles from now on. A mobile with an unchanged key stays registered, with the
+    /// addresses that are still allowed. Returns the addresses that are no longer registered.
     ///
     /// # Errors
     /// As [`GatewayPeers::new`]; nothing is changed then.

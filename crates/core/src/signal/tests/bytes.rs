@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What stands inside the seal may be anything: one who has a key may be broken, or hostile.
+//! The bytes inside the seal may be anything: the owner of a key may be broken, or hostile.
 
 use proptest::prelude::*;
 

@@ -3,8 +3,8 @@
 
 use super::*;
 
-/// Lets the mobile talk to a gateway until nothing is due; the notices of it, and how many
-/// datagrams it took.
+/// Passes the datagrams of the mobile and a gateway until nothing is due. Returns the notices, and
+/// the number of the mobile's datagrams.
 fn settle(
     mobile: &mut MobileSession,
     gateway: &mut GatewayPeers,
@@ -49,7 +49,7 @@ fn a_gateway_believes_no_epoch_that_another_has_seen_and_challenges_the_mobile()
     let mut pair = Pair::settled();
     let id = key(1).id();
     let before = pair.gateway.view(id).expect("settled").epoch;
-    // The next one of the mobile, too.
+    // The other gateway has also seen the next epoch of the mobile.
     pair.gateway.raise_epoch(id, before + 1);
     pair.mobile.link_up(pair.now);
     let same = pair.tampered(|request| request.epoch = before + 1);
@@ -66,7 +66,7 @@ fn a_gateway_believes_no_epoch_that_another_has_seen_and_challenges_the_mobile()
     assert_eq!(event, Ok(MobileEvent::Challenged));
     assert_eq!(pair.settle(), [LinkEvent::Up]);
     assert_eq!(pair.gateway.view(id).expect("believed").epoch, 41);
-    // That it leaves is believed of the epoch before too.
+    // A warning is believed even with an epoch that is too low.
     pair.gateway.raise_epoch(id, 50);
     pair.mobile.going_down_soon(5, pair.now);
     let soon = LinkEvent::GoingDownSoon(Some(Duration::from_millis(5)));

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Anything in any order: what a gateway believes was always made after all that it
-//! believed before, across restarts of both; and when the network heals, it is true.
+//! Random events in any order. What a gateway believes was always made after all that it believed
+//! before, also when both ends restart. When the network loses nothing any more, it is true.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// One thing that happens. Indices are taken modulo what there is.
+/// One event. Indices are taken modulo the number of items.
 #[derive(Clone, Debug)]
 enum Step {
-    /// The mobile's link comes, goes, or is about to go.
+    /// The mobile's link goes up, goes down, or will go down soon.
     Up,
     Down,
     GoingDownSoon,
     /// The mobile has other addresses.
     Addresses(u8),
-    /// Time passes; what is due is sent, into the network.
+    /// Time passes, and everything due is sent.
     Wait(u16),
-    /// A datagram under way to the gateway arrives, in any order.
+    /// A datagram in flight to the gateway arrives, in any order.
     ToGateway(u16),
-    /// One under way to the mobile arrives.
+    /// A datagram in flight to the mobile arrives.
     ToMobile(u16),
-    /// One under way is lost.
+    /// A datagram in flight is lost.
     LoseToGateway(u16),
     LoseToMobile(u16),
-    /// Anything ever sent arrives (again), at either end.
+    /// Any earlier datagram arrives, perhaps again, at either end.
     ReplayToGateway(u16),
     ReplayToMobile(u16),
-    /// Anything ever sent arrives with a bit changed.
+    /// Any earlier datagram arrives with one bit changed.
     CorruptToGateway(u16, u16),
     CorruptToMobile(u16, u16),
-    /// Bytes from nowhere arrive at both ends.
+    /// Forged bytes arrive at both ends.
     Forge(Vec<u8>),
     /// An end loses all that it knew.
     RestartGateway,
@@ -58,10 +58,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Where a datagram came from, in the order of its making.
+/// A datagram of the mobile, and its origin.
 struct Sent {
     datagram: Vec<u8>,
-    /// What the mobile knew to be true when it made it.
+    /// The state of the mobile when it made the datagram.
     truth: (LinkState, Vec<IpAddr>),
 }
 
@@ -70,7 +70,7 @@ struct World {
     /// All datagrams that the mobile ever made, in order; likewise the gateway.
     by_mobile: Vec<Sent>,
     by_gateway: Vec<Vec<u8>>,
-    /// Those under way, by their index.
+    /// The datagrams in flight, by their index.
     to_gateway: Vec<usize>,
     to_mobile: Vec<usize>,
     /// The newest datagram believed, ever.
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// All that the mobile has to send goes under way.
+    /// The mobile sends everything due.
     fn flush(&mut self) {
         while let Some(datagram) = self.pair.transmit() {
             let mobile = &self.pair.mobile;
@@ -110,7 +110,7 @@ impl World {
         self.flush();
     }
 
-    /// `index`: which datagram of the mobile's it is, if it is one unchanged.
+    /// `index`: the number of the mobile's datagram, if it is unchanged.
     fn arrive_at_gateway(&mut self, datagram: &[u8], index: Option<usize>) {
         let id = key(1).id();
         let before = self.pair.gateway.view(id).cloned();
@@ -165,7 +165,7 @@ impl World {
         changed
     }
 
-    /// Hands over one datagram under way to the gateway.
+    /// Delivers one datagram in flight to the gateway.
     fn pass_to_gateway(&mut self, which: usize) {
         let index = self.to_gateway.remove(which);
         let datagram = self.by_mobile[index].datagram.clone();
@@ -249,8 +249,8 @@ impl World {
         }
     }
 
-    /// The network loses nothing any more: within a keepalive and some round trips the
-    /// gateway must know what is true.
+    /// The network loses nothing any more: within a keepalive and some round trips the gateway must
+    /// know the mobile's state.
     fn heal(&mut self) {
         let until = self.pair.now + Duration::from_secs(33);
         loop {
@@ -292,7 +292,7 @@ fn pick(n: u16, count: usize) -> Option<usize> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// A failure prints its steps, shrunk, and the seed that leads there again.
+    /// A failure prints its steps, shrunk, and its seed.
     #[test]
     fn nothing_old_or_forged_is_ever_believed_and_the_truth_wins(
         steps in prop::collection::vec(step(), 1..120)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Other mobiles, and other keys, while both ends run.
+//! New settings of mobiles, and new keys, while both ends run.
 
 use super::*;
 

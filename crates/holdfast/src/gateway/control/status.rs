@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gateway's status: of its workers, its interfaces and its mobiles, as one.
+//! The gateway's status: one for all its workers, interfaces and mobiles.
 
 use std::cmp::Reverse;
 use std::io;
@@ -60,7 +60,7 @@ impl Control {
             ..seen
         };
         drop(settings);
-        // Of all workers together.
+        // The list has the flows of all workers.
         status
             .flow_list
             .sort_by_key(|flow| Reverse(flow.cached_bytes));
@@ -69,14 +69,14 @@ impl Control {
         Some(status)
     }
 
-    /// The addresses of all mobiles with a key; as many as the signals' limits allow.
+    /// The addresses of all mobiles with a key. The signals' limits bound their number.
     fn peer_addresses(&self) -> Vec<std::net::IpAddr> {
         let peers = self.peers.borrow();
         let views = peers.iter().filter_map(|(_, view)| view);
         views.flat_map(|view| view.addresses.clone()).collect()
     }
 
-    /// Adds to the mobiles what their signals report: names, epochs, and those without flows.
+    /// Adds what the mobiles' signals report: names, epochs, and mobiles without flows.
     fn add_peers(&self, status: &mut StatusReply) {
         let now = now();
         let peers = self.peers.borrow();
@@ -114,7 +114,7 @@ impl Control {
     }
 }
 
-/// What the interfaces have carried together. None: one of them is not there.
+/// The bytes of all interfaces together. None if an interface does not exist.
 fn link_bytes(interfaces: &[String]) -> Option<LinkBytes> {
     interfaces.iter().try_fold(
         LinkBytes {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets as they travel between base stations: from the IP header on, one wire segment
-//! each, with right checksums.
+//! Packets in the form in which base stations exchange them: from the IP header on, one wire segment
+//! each, with correct checksums.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -45,7 +45,7 @@ impl CopiedPacket {
         &self.bytes
     }
 
-    /// What a frame is on the wire: one packet, or the pieces of a super-segment.
+    /// A frame's packets on the wire: one, or all segments of a super-segment.
     pub(in crate::gateway) fn of_frame(segment: &Segment, packet: &Packet) -> Vec<Self> {
         let Some(header) = packet.header() else {
             return Vec::new();
@@ -76,7 +76,7 @@ impl CopiedPacket {
         }
     }
 
-    /// What a piece of the cache would be on the wire; it is no longer than one segment.
+    /// The packet on the wire for a piece of the cache, which is no longer than one segment.
     pub(in crate::gateway) fn of_piece(piece: &Resend<Packet>) -> Option<Self> {
         let mut header = piece.payload.header()?;
         header.set_options(piece.timestamps, &SackBlocks::default());
@@ -97,18 +97,18 @@ impl CopiedPacket {
     }
 }
 
-/// Packets that were given to the routing and have not come by yet: they are not the wired
-/// route's, whatever brings them here. Equal ones are known as often as they were given.
+/// Packets that the station gave to the routing and that have not reached the wireless interface yet.
+/// They did not come from the wired route. Equal packets count as often as they were given.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Injected {
-    /// By the order in which they were given.
+    /// Fingerprints, by the number of the packet.
     order: BTreeMap<u64, u64>,
-    /// The numbers of those with the same print, oldest first.
+    /// The numbers of the packets with this fingerprint, oldest first.
     by_print: HashMap<u64, VecDeque<u64>>,
     given: u64,
 }
 
-/// The limit of remembered ones. One that is forgotten is copied to the group once more.
+/// The limit of remembered packets. A forgotten packet is copied to the group once more.
 const INJECTED_MAX: usize = 8192;
 
 impl Injected {
@@ -128,7 +128,7 @@ impl Injected {
         }
     }
 
-    /// A packet has come: true, once for each time that it was given.
+    /// A packet has arrived. True if it was given to the routing: once for each time.
     pub(in crate::gateway) fn take(&mut self, segment: &Segment) -> bool {
         if self.order.is_empty() {
             return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can be seen of a station from outside.
+//! The station's part of `holdfast status`, and its counters.
 
 use holdfast_wire::Instant;
 

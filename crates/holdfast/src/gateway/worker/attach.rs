@@ -30,19 +30,19 @@ pub(in crate::gateway) fn path_name(path: &DataPath) -> &'static str {
 }
 
 impl Worker {
-    /// All packets pass. What was taken goes on first, where the interface is still there.
+    /// Makes all packets pass. Frames that were taken are sent first, if the interface still exists.
     pub(super) fn detach(&mut self) {
         self.path.stop_taking();
         self.quota = [BATCH_FRAMES; 2];
-        // An error comes again in the next turn.
+        // The next turn meets the error again.
         while self.read_batches().unwrap_or_default() {}
-        // A batch that was not full may have raced with the last frame taken.
+        // A frame may have been taken while the last batch, which was not full, was read.
         let _ = self.read_batches();
         self.path.detach();
     }
 
-    /// The interface was removed, and one with its name is there. The flows stay, and their cached
-    /// frames, unless the frames begin with a header that is not this interface's.
+    /// Attaches to the new interface of the same name. Flows and cached frames stay. If the new interface
+    /// has another link header, cached frames are dropped and the flows restart from their records.
     pub(super) fn attach_again(&mut self) -> io::Result<Attachment> {
         let next = self.path.attach_again()?;
         let attachment = attachment(&next)?;
@@ -64,7 +64,7 @@ impl Worker {
         Ok(attachment)
     }
 
-    /// The settings were read again.
+    /// Takes over the limits of settings that were read again.
     pub(super) fn set_limits(&mut self, limits: &Limits) {
         self.settings = self.settings.with_limits_of(&limits.core);
         self.engine.set_limits(&self.settings);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A handoff's orders to the engine, and the station's part of the worker's loop.
+//! The commands of a handoff to the engine, and the station's part of the worker's loop.
 
 use std::io;
 
@@ -12,17 +12,17 @@ use holdfast_wire::Header;
 use super::{BATCH_FRAMES, Worker};
 use crate::gateway::station::CopiedPacket;
 
-/// Packets that are delivered in a row before the device that takes them is read: its queue
-/// has an end.
+/// After this many delivered packets the worker reads the device that receives them: its queue
+/// is limited.
 const DELIVERED_IN_A_ROW: usize = 64;
 
-/// Frames read at most before what was held goes on.
+/// The limit of frames that are read before the engine sends the segments that it has queued.
 const FRAMES_BEFORE_GO: usize = 16_384;
 
 impl Worker {
-    /// Receives what neighbours have sent and does what is due between stations.
+    /// Receives the neighbours' messages, and does what is due between stations.
     ///
-    /// Errors: socket or devices broke.
+    /// Errors: the socket or a device broke.
     pub(super) fn handle_station(&mut self) -> io::Result<()> {
         let now = now();
         let Some(station) = &mut self.station else {
@@ -35,9 +35,9 @@ impl Worker {
         self.do_handoff()
     }
 
-    /// Does what the handoffs want, in order.
+    /// Does the actions of the handoffs, in order.
     ///
-    /// Errors: the devices broke.
+    /// Errors: a device broke.
     pub(super) fn do_handoff(&mut self) -> io::Result<()> {
         let mut delivered = 0;
         while let Some(station) = &mut self.station {
@@ -84,19 +84,19 @@ impl Worker {
             }
             HandoffAction::Hold(flows) => self.engine.hold(&flows),
             HandoffAction::Go(flows) => {
-                // What was delivered is on its way here through the routing.
+                // The delivered packets come through the routing: the engine must get them first.
                 self.read_downlink(FRAMES_BEFORE_GO)?;
                 self.engine.go(&flows, now, &mut self.actions);
             }
-            // The station's own.
+            // The station has done the others.
             _ => {}
         }
         self.perform();
         Ok(())
     }
 
-    /// For what is made in the name of an MH from which nothing has passed here yet: addressed
-    /// to the router, as its own would be.
+    /// The template for packets in the name of an MH that has sent nothing through this gateway yet. They
+    /// are addressed to the router, like the MH's own.
     fn uplink_header(&self, key: &FlowKey) -> Option<Header> {
         let interface = self.path.interface();
         let ether_type: u16 = if key.mh.address.is_ipv4() {
@@ -115,7 +115,7 @@ impl Worker {
     /// Reads up to `frames` from the downlink device, without waiting.
     fn read_downlink(&mut self, frames: usize) -> io::Result<()> {
         for _ in 0..frames.div_ceil(BATCH_FRAMES) {
-            // Sealing takes its time; without a beat the kernel would pass everything by.
+            // Sealing takes time; without a beat the kernel would pass all packets.
             self.path.beat(monotonic_ns());
             let read = self.read_batch(Direction::Downlink, BATCH_FRAMES)?;
             if read < BATCH_FRAMES {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A panic of the worker's work: contained, at the price of a restart.
+//! Contains panics in the worker, at the price of a restart of the engine.
 //!
-//! The engine may be half changed, so another replaces it and finds the records, as that of
-//! a new process would. The packet goes on as it came, and its flow passes untouched from then on:
-//! the same packet would have the same effect. The new engine receives
+//! The engine may be half changed. A new engine replaces it and reads the records, like the engine of
+//! a new process. The packet is forwarded unchanged. Its flow then passes untouched: the same packet
+//! would cause the same panic. The new engine receives
 //! no earlier link signals of the mobiles: it learns the links as after a restart.
 
 use std::io;
@@ -22,7 +22,7 @@ use crate::command::Command;
 use crate::contain::{Defect, contain};
 use crate::gateway::packet::{Content, Packet, classify};
 
-/// An engine without flows; `found` is what its predecessor left.
+/// An engine with the flows of these records, which its predecessor left.
 pub(super) fn new_engine(settings: &Settings, found: &[FlowRecord]) -> Gateway<Packet> {
     let mut engine = Gateway::new(settings.clone());
     for record in found {
@@ -32,13 +32,13 @@ pub(super) fn new_engine(settings: &Settings, found: &[FlowRecord]) -> Gateway<P
 }
 
 impl Worker {
-    /// Does what is due.
+    /// Handles the deadlines that are due.
     pub(super) fn run_deadlines(&mut self) {
         self.rests_until = self.quarantine.rest(now());
         if self.rests_until.is_none()
             && let Err(defect) = contain(|| self.handle_deadlines())
         {
-            // It belongs to no packet: the deadlines of the new engine are others.
+            // The panic belongs to no flow. The new engine has other deadlines.
             self.recover("deadline", None, &defect);
         }
     }
@@ -50,9 +50,9 @@ impl Worker {
         }
     }
 
-    /// The same for what is between base stations.
+    /// Does what is due between base stations.
     ///
-    /// Errors: socket or devices broke.
+    /// Errors: the socket or a device broke.
     pub(super) fn run_station(&mut self) -> io::Result<()> {
         if self.station.is_none() {
             return Ok(());
@@ -63,7 +63,7 @@ impl Worker {
         })
     }
 
-    /// Whose packet it is. A message about a packet is that flow's.
+    /// The flow of a packet, or of the packet that an ICMP message is about.
     pub(super) fn key_of(&self, direction: Direction, frame: &Frame) -> Option<FlowKey> {
         match classify(frame, direction, self.ip) {
             Content::Segment(segment, _) => Some(FlowKey::of(&segment, direction)),
@@ -75,7 +75,7 @@ impl Worker {
         }
     }
 
-    /// Logs what happened, and goes on as after a restart.
+    /// Logs a panic, and replaces the engine as after a restart.
     pub(super) fn recover(&mut self, what: &str, key: Option<FlowKey>, defect: &Defect) {
         self.counters.panics += 1;
         let flow = key.map(|key| {
@@ -90,7 +90,7 @@ impl Worker {
             "a defect of holdfast; the engine starts again, as after a restart; please report it"
         );
         let now = now();
-        // Records are plain bytes: its check shows one that is half written.
+        // Records are plain bytes: a check finds a half-written one.
         let found = self.records.read();
         if let Some(key) = key {
             let record = found.iter().find(|record| record.key == key);
@@ -111,10 +111,10 @@ impl Worker {
     pub(super) fn start_engine_again(&mut self, found: &[FlowRecord], now: Instant) {
         let engine = new_engine(&self.settings, found);
         let before = std::mem::replace(&mut self.engine, engine);
-        // What it kept may be in any state.
+        // The old engine may be in any state: its drop may panic too.
         let _ = contain(|| drop(before));
         self.actions = Actions::with_capacity(ACTIONS_ROOM);
-        // The new engine takes them for reachable.
+        // The new engine assumes that all peers are reachable.
         self.path.release_peers();
         if !self.has_carrier {
             self.engine.handle_all_links(
@@ -132,19 +132,19 @@ impl Worker {
         }
     }
 
-    /// Whether bytes may be acknowledged ahead of MHs: a record will show that they are owed.
+    /// Whether bytes may be acknowledged ahead of MHs: only if a record of the owed bytes survives the process.
     pub(super) fn may_owe(&self) -> bool {
         self.leave_by.is_none() && self.records.outlive_the_process()
     }
 
-    /// Gives up what is owed, before the worker leaves.
+    /// Gives up the owed bytes, before the worker leaves.
     pub(super) fn abandon_owed(&mut self) {
         let abandoned = contain(|| {
             self.engine.abandon_owed(&mut self.actions);
             self.perform();
         });
         if let Err(defect) = abandoned {
-            // The records stay: a successor resets the ends.
+            // The records stay: a successor resets both ends.
             self.recover("leaving", None, &defect);
         }
     }

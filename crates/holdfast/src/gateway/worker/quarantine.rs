@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that a defect of ours was found with, and how often that happened.
+//! Flows with packets that caused a panic, and the number of recent panics.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use std::time::Duration;
 use holdfast_core::FlowKey;
 use holdfast_wire::Instant;
 
-/// Flows in quarantine at most; the oldest leaves for another.
+/// The limit of flows in quarantine; a further flow replaces the oldest.
 const FLOWS_MAX: usize = 64;
 
-/// After this many panics within [`WITHIN`] the worker rests: each costs as much as a restart, so
-/// that the gateway soon serves no flow.
+/// After this many panics within [`WITHIN`] the worker rests. A panic costs as much as a restart:
+/// with many panics the gateway would serve no flow.
 const PANICS_MAX: usize = 8;
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// For how long everything passes by then.
+/// All packets pass for this time.
 const REST: Duration = Duration::from_secs(60);
 
 /// What becomes of a flow after a panic with one of its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sentence {
-    /// The engine meets it again, as after a restart.
-    OnceMore,
+    /// The new engine tracks it, as after a restart.
+    Retry,
     /// Its packets pass untouched from now on.
     Passes,
 }
 
-/// Flows whose packets pass untouched, and when the panics were.
+/// Flows whose packets pass untouched, and the times of recent panics.
 #[derive(Debug, Default)]
 pub(super) struct Quarantine {
     flows: VecDeque<FlowKey>,
-    /// Flows that would not survive without the engine, and have had one panic.
+    /// Flows that would break without the engine, and have had one panic.
     once: VecDeque<FlowKey>,
     panics: VecDeque<Instant>,
     rests_until: Option<Instant>,
@@ -48,13 +48,13 @@ impl Quarantine {
         self.flows.len()
     }
 
-    /// A packet of the flow has led to a panic. `needs_engine`: bytes are owed to its ends, or
-    /// its halves have different numbers; to pass it untouched breaks it, so that it gets a
-    /// second chance: the new engine settles with both ends.
+    /// Judges a flow after a packet of it has led to a panic. `needs_engine`: bytes are owed to its ends, or
+    /// its halves have different sequence numbers. To pass would break such a flow: it gets a second
+    /// chance with the new engine.
     pub(super) fn judge(&mut self, key: FlowKey, needs_engine: bool) -> Sentence {
         if needs_engine && !self.once.contains(&key) {
             push(&mut self.once, key);
-            return Sentence::OnceMore;
+            return Sentence::Retry;
         }
         self.once.retain(|one| *one != key);
         if !self.flows.contains(&key) {
@@ -63,7 +63,7 @@ impl Quarantine {
         Sentence::Passes
     }
 
-    /// There was a panic. True: one too many, everything passes by for a time.
+    /// Counts a panic. True if it was one too many: all packets pass for a time.
     pub(super) fn note_panic(&mut self, now: Instant) -> bool {
         self.panics.retain(|at| now.saturating_since(*at) < WITHIN);
         self.panics.push_back(now);
@@ -75,7 +75,7 @@ impl Quarantine {
         true
     }
 
-    /// Until when everything passes by, if it does.
+    /// The time until which all packets pass, if they do.
     pub(super) fn rest(&mut self, now: Instant) -> Option<Instant> {
         self.rests_until = self.rests_until.filter(|until| now < *until);
         self.rests_until
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn a_flow_that_needs_the_engine_has_a_second_chance_and_no_third() {
         let mut quarantine = Quarantine::default();
-        assert_eq!(quarantine.judge(flow(1), true), Sentence::OnceMore);
+        assert_eq!(quarantine.judge(flow(1), true), Sentence::Retry);
         assert!(!quarantine.holds(&flow(1)));
         assert_eq!(quarantine.judge(flow(1), true), Sentence::Passes);
         assert!(quarantine.holds(&flow(1)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How the worker reads frames: in batches, each direction in its turn, and how it waits for them.
+//! How the worker reads frames: in batches, the directions in turn; and how it waits for frames.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -23,11 +23,11 @@ impl Worker {
         Ok(more)
     }
 
-    /// Reads up to `quota` frames of one direction; how many there were.
+    /// Reads up to `quota` frames of one direction; returns their number.
     pub(super) fn read_batch(&mut self, direction: Direction, quota: usize) -> io::Result<usize> {
         let mut read = 0;
         while read < quota {
-            // Copies first: they passed before a segment of their peer was taken.
+            // Copies come first: they passed before the first segment of their peer was taken.
             self.is_copy = true;
             let next = match self.path.read_copy(direction, &mut self.pool) {
                 Ok(None) => {
@@ -39,9 +39,9 @@ impl Worker {
             match next {
                 Ok(Some(frame)) => self.handle(direction, &frame),
                 Ok(None) => break,
-                // A frame that is not ours: nothing to give back.
+                // Too short or too long for a frame: nothing to forward.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
-                // No buffer is free: frames wait in the device, or pass by themselves.
+                // No buffer is free: frames wait in the device, or the kernel passes them.
                 Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
                     self.counters.starved += 1;
                     self.starved = true;
@@ -69,7 +69,7 @@ impl Worker {
             .map_or(HEARTBEAT_INTERVAL, |at| at.saturating_since(now));
         let waker = self.inbox.waker.as_fd();
         let [taken, copies] = if self.starved {
-            // They are readable, and cannot be read.
+            // The devices are readable, but no buffer is free to read them.
             [[waker; 2]; 2]
         } else {
             let taken = DIRECTIONS.map(|direction| self.path.device_fd(direction));
@@ -98,7 +98,7 @@ impl Worker {
                 (true, 0) => 1,
                 (true, _) => BATCH_FRAMES,
             };
-            // As in DIRECTIONS.
+            // The order of DIRECTIONS.
             [
                 frames(first || first_copies, self.quota[0]),
                 frames(second || second_copies, self.quota[1]),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the control thread orders of the worker, and the worker's part of `holdfast status`.
+//! The control thread's commands to the worker, and the worker's part of `holdfast status`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,14 +12,14 @@ use super::{Worker, WorkerGauges};
 use crate::command::Command;
 use crate::control::{CacheStatus, FlowStatus, FlowTableStatus, MobileStatus, StatusReply};
 
-/// Most flows that one status describes, whatever is asked for.
+/// The limit of flows in one status, whatever the caller requests.
 const FLOWS_SHOWN_MAX: usize = 10_000;
 
-/// Most mobiles that one status describes, beside those that are asked for by address.
+/// The limit of mobiles in one status, besides those that the caller names by address.
 const MOBILES_SHOWN_MAX: usize = 1_000;
 
 impl Worker {
-    /// Executes an order of the control thread.
+    /// Executes a command of the control thread.
     pub(super) fn obey_in_engine(&mut self, command: Command) {
         let now = now();
         match command {
@@ -64,7 +64,7 @@ impl Worker {
             Command::Detach => self.detach(),
             Command::Take => self.path.start_taking(),
             Command::Attach(reply) => {
-                // The control thread may have lost its patience.
+                // The control thread may no longer wait.
                 let _ = reply.try_send(self.attach_again());
             }
             Command::Limits(limits) => self.set_limits(&limits),
@@ -83,7 +83,7 @@ impl Worker {
         }
     }
 
-    /// Reports outages that have ended; those for which the queue has no room in the next turn.
+    /// Reports outages that have ended. If the queue is full, the next turn reports the rest.
     pub(super) fn report_outages(&mut self) {
         while self.engine.has_outages()
             && let Ok(room) = self.outages.try_reserve()
@@ -131,8 +131,8 @@ impl Worker {
         }
     }
 
-    /// The mobiles with these addresses, then those that are away, with most cached
-    /// bytes first.
+    /// The mobiles with these addresses, then the others: first those that are away, then by cached
+    /// bytes, most first.
     fn mobile_list(&self, named: &[IpAddr], now: Instant) -> Vec<MobileStatus> {
         let others = self
             .engine
@@ -161,8 +161,8 @@ impl Worker {
     }
 }
 
-/// The `count` items with the largest keys, largest first; never holds more than twice
-/// as many.
+/// The `count` items with the largest keys, largest first. Never stores more than `2 * count`
+/// items.
 fn largest<T, K: Ord>(
     items: impl Iterator<Item = T>,
     count: usize,

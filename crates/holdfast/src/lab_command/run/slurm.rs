@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `--executor slurm`: the runs as a job array, each task a worker with a list of runs and a file of
-//! its own in a folder beside `--out`. The lines come together when the tasks have ended; what is
-//! missing then, because a worker was lost, is submitted again.
+//! `--executor slurm`: the runs as a job array. Each task is a worker with a list of runs and a file of
+//! its own, in a folder beside `--out`. When the tasks have ended their lines are collected. A run without
+//! a line, because a worker was lost, is submitted again.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,23 +22,23 @@ use super::{Indexed, Results, RunArgs};
 use crate::lab_command::line_file::each_line;
 use crate::lab_command::run_index::RunIndex;
 
-/// Tasks of the job array at most, unless given.
+/// The limit of tasks of the job array, unless given.
 const WORKERS: u16 = 16;
-/// How often the queue is looked at.
+/// The interval of the queries of Slurm's queue.
 const POLL: Duration = Duration::from_secs(2);
-/// How often its state is printed.
+/// The interval at which the state of the tasks is printed.
 const REPORT: Duration = Duration::from_secs(10);
 /// The longest time without an answer of the queue.
 const SILENCE_MAX: Duration = Duration::from_secs(600);
-/// The time that tasks have to end when they are cancelled.
+/// The limit of the time in which cancelled tasks must end.
 const CANCEL_MAX: Duration = Duration::from_secs(60);
-/// The file with the number of the job that may still be there.
+/// The file with the number of the job that may still be in the queue.
 const JOB_FILE: &str = "job";
 
-/// Refuses what cannot be, before anything is written.
+/// Refuses wrong arguments, before anything is written.
 ///
 /// # Errors
-/// There is no `--out` with a file, an earlier command's folder is there, or Slurm is not.
+/// There is no `--out` with a file, an earlier command's folder exists, or Slurm is missing.
 pub(super) fn check(args: &RunArgs) -> anyhow::Result<()> {
     ensure!(
         args.shard.is_none(),
@@ -63,11 +63,11 @@ pub(super) fn check(args: &RunArgs) -> anyhow::Result<()> {
     output_of(queue, None).map(|_| ())
 }
 
-/// Executes those of the runs that have no result.
+/// Makes the runs that have no result.
 ///
 /// # Errors
-/// Slurm refuses the job, or no task brings a result; [`Interrupted`] if `stop` was raised: the
-/// tasks are cancelled then, and the lines that they wrote are there.
+/// Slurm refuses the job, or no task brings a result. [`Interrupted`] if `stop` was raised: the
+/// tasks are cancelled then, and the lines that they have written are collected.
 pub(super) fn run(
     args: &RunArgs,
     runs: &[Indexed<'_>],
@@ -83,7 +83,7 @@ pub(super) fn run(
         args,
         folder: &folder,
     };
-    // Of a command that died, and whose tasks may go on.
+    // The job of a command that died; its tasks may go on.
     if let Ok(job) = fs::read_to_string(folder.join(JOB_FILE)) {
         eprintln!("--resume: waits for job {job} of the earlier command");
         array.finish(&job, index, results, stop)?;
@@ -119,21 +119,21 @@ fn remove(folder: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("--out: {} cannot be removed", folder.display()))
 }
 
-/// Where the workers' files are.
+/// The folder of the workers' files.
 fn parts_folder(out: &Path) -> PathBuf {
     let mut folder = out.as_os_str().to_owned();
     folder.push(".parts");
     folder.into()
 }
 
-/// What is submitted.
+/// The job array.
 struct Array<'a> {
     args: &'a RunArgs,
     folder: &'a Path,
 }
 
 impl Array<'_> {
-    /// Submits tasks for the missing runs; the job's number.
+    /// Submits tasks for the missing runs; returns the job's number.
     fn submit(&self, missing: &[usize]) -> anyhow::Result<String> {
         let tasks = missing
             .len()
@@ -160,15 +160,15 @@ impl Array<'_> {
         let runs = missing.len();
         eprintln!("job {job}: {runs} runs in {tasks} tasks");
         if let Err(error) = self.write(JOB_FILE, &job) {
-            // Nothing would have its number.
+            // Without the file no later command would know the job's number.
             cancel(&job)?;
             return Err(error);
         }
         Ok(job)
     }
 
-    /// Waits for the job and takes its lines over; how many were new. An interrupt cancels the job,
-    /// and the folder is removed then: `--resume` needs no list of what was left.
+    /// Waits for the job and collects its lines; returns how many were new. An interrupt cancels the job
+    /// and removes the folder: `--resume` needs no list of missing runs.
     fn finish(
         &self,
         job: &str,
@@ -177,7 +177,7 @@ impl Array<'_> {
         stop: &StopFlag,
     ) -> anyhow::Result<usize> {
         let ended = match wait(job, stop) {
-            // Its tasks may go on.
+            // The tasks of the job may go on.
             Err(error) if !error.is::<Interrupted>() => return Err(error),
             ended => ended,
         };
@@ -195,7 +195,7 @@ impl Array<'_> {
             .with_context(|| format!("--out: {} cannot be written", file.display()))
     }
 
-    /// What a task does. A task that Slurm starts again continues its own file.
+    /// The script of a task. A task that Slurm starts again continues its own file.
     fn script(&self, jobs: u16) -> anyhow::Result<String> {
         let args = self.args;
         let word = |path: &Path| -> anyhow::Result<String> {
@@ -247,8 +247,8 @@ impl Array<'_> {
     }
 }
 
-/// Takes the workers' lines over, and removes their files: no task is there any more. How many
-/// were new.
+/// Collects the workers' lines, and removes their files: no task is left in the queue. Returns how many
+/// lines were new.
 fn collect(folder: &Path, index: &RunIndex<'_>, results: &mut Results) -> anyhow::Result<usize> {
     let unreadable = || format!("{} cannot be read", folder.display());
     let entries = fs::read_dir(folder).with_context(unreadable)?;
@@ -286,7 +286,7 @@ fn parts_of(job: &str) -> (&str, Option<String>) {
     }
 }
 
-/// Until no task of the job is in the queue.
+/// Waits until no task of the job is in the queue.
 fn wait(job: &str, stop: &StopFlag) -> anyhow::Result<()> {
     let (mut printed_at, mut answered_at) = (Instant::now(), Instant::now());
     loop {
@@ -317,7 +317,7 @@ fn wait(job: &str, stop: &StopFlag) -> anyhow::Result<()> {
     }
 }
 
-/// How many tasks are in which state, with Slurm's reason for it.
+/// The number of tasks in each state, with Slurm's reason for the state.
 fn tasks(job: &str) -> anyhow::Result<BTreeMap<String, usize>> {
     let mut squeue = Command::new("squeue");
     let (number, cluster) = parts_of(job);
@@ -330,12 +330,12 @@ fn tasks(job: &str) -> anyhow::Result<BTreeMap<String, usize>> {
     ]);
     squeue.args(cluster);
     let text = match output_of(squeue, None) {
-        // Slurm has forgotten it.
+        // Slurm has forgotten the job.
         Err(error) if format!("{error:#}").contains("Invalid job id") => String::new(),
         text => text?,
     };
     let mut tasks = BTreeMap::new();
-    // With a cluster its name comes first.
+    // With a cluster its name is on the first line.
     let lines = text.lines().map(str::trim);
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with("CLUSTER:")) {
         *tasks.entry(line.replace(" (None)", "")).or_insert(0) += 1;
@@ -360,10 +360,10 @@ fn cancel(job: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a command of Slurm prints.
+/// Runs a command of Slurm; returns its output.
 fn output_of(mut command: Command, input: Option<&str>) -> anyhow::Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    // Ctrl-C is for this command alone: sbatch would queue a job whose number this command does not get.
+    // Ctrl-C must not reach the command: sbatch would queue a job without returning its number.
     let child = command
         .process_group(0)
         .stdin(Stdio::piped())
@@ -374,7 +374,7 @@ fn output_of(mut command: Command, input: Option<&str>) -> anyhow::Result<String
         format!("{name}: cannot be started; --executor slurm needs Slurm's commands here")
     })?;
     let mut stdin = child.stdin.take().context("no standard input")?;
-    // A command that does not read it ends before.
+    // A command that does not read its input ends earlier.
     let _ = stdin.write_all(input.unwrap_or_default().as_bytes());
     drop(stdin);
     let output = child.wait_with_output().with_context(|| name.clone())?;

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How often to read a device before it is waited for again.
+//! How many packets are read from a device before the next wait.
 //!
-//! Packets come in bursts of a length that lasts: two of data for each ACK, one ACK for
-//! two of data. A burst is read as often as the last one was long, and then waited for: no
-//! read in vain, and one wait for a burst. In a virtual kernel each of these calls costs
-//! as much as carrying the packet.
+//! Packets come in bursts whose length seldom changes: two of data for each ACK, one ACK for
+//! two of data. A burst is read as often as the last burst was long. Then the link waits for the
+//! device: no read finds nothing, and a burst costs one wait. In a virtual kernel each of these calls
+//! costs as much as carrying the packet.
 
-/// Packets read from one device before the other one and the clock have a turn.
+/// Packets that are read from one device before the other one and the clock have a turn.
 pub(super) const READS_PER_TURN: usize = 32;
 
 /// The packets that come from one device without a pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Burst {
-    /// Something may wait.
+    /// A packet may wait.
     may_read: bool,
     /// Packets read of this burst.
     len: usize,
-    /// How long the last one was.
+    /// The length of the last burst.
     last_len: usize,
 }
 
 impl Burst {
-    /// How often to read in this turn.
+    /// How many packets to read in this turn.
     pub(super) fn quota(&self) -> usize {
         match (self.may_read, self.len) {
             (false, _) => 0,
             (true, 0) => self.last_len.clamp(1, READS_PER_TURN),
-            // Longer than the last one: who knows how long.
+            // The burst is longer than the last one: its length is unknown.
             (true, _) => READS_PER_TURN,
         }
     }
@@ -42,7 +42,7 @@ impl Burst {
         self.may_read = false;
     }
 
-    /// The device was waited for, and could be `readable`.
+    /// A wait for the device is over; `readable`: the device has a packet.
     pub(super) fn waited(&mut self, readable: bool) {
         if !readable && self.len > 0 {
             self.ended();

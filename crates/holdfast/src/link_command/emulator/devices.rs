@@ -13,7 +13,7 @@ use holdfast_net::tun_ring::{PACKET_BYTES_MAX, TunRing};
 use super::super::Side;
 use super::burst::{Burst, READS_PER_TURN};
 
-/// What else ends a wait: the signals, and the standard input as long as the link reads it.
+/// The descriptors that also end a wait: the signals, and the standard input while the link reads it.
 pub(super) type Watched<'a> = (BorrowedFd<'a>, Option<BorrowedFd<'a>>);
 
 /// The devices of both sides.
@@ -33,17 +33,17 @@ enum Calls {
 
 /// `poll`, `read` and `write`.
 struct Poll {
-    /// How many packets each device is read for before it is waited for again.
+    /// How many packets each device is read for before the next wait.
     bursts: [Burst; 2],
-    /// How many more packets in this turn.
+    /// How many packets may still be read in this turn.
     left: [usize; 2],
-    /// How many were read in this turn.
+    /// How many packets were read in this turn.
     reads: [usize; 2],
     buffer: Box<[u8]>,
 }
 
 impl Devices {
-    /// By io_uring if the kernel has it.
+    /// Uses io_uring if the kernel has it.
     pub(super) fn new(fh: Tun, mh: Tun) -> Self {
         let calls = Calls::of(&fh, &mh);
         Self {
@@ -85,7 +85,7 @@ impl Devices {
         }
     }
 
-    /// Waits for a packet, for one of `watched`, or for the end of `timeout`; which of `watched` can
+    /// Waits for a packet, for one of `watched`, or for the end of `timeout`. Returns which of `watched` can
     /// be read.
     pub(super) fn wait(
         &mut self,
@@ -170,7 +170,7 @@ impl Poll {
         (signal, input): Watched<'_>,
         timeout: Option<Duration>,
     ) -> io::Result<[bool; 2]> {
-        // More may wait in a device that gave as many packets as it could.
+        // More packets may wait in a device from which this turn has read as many as it may.
         let goes_on = self.reads.contains(&READS_PER_TURN);
         let timeout = if goes_on {
             Some(Duration::ZERO)

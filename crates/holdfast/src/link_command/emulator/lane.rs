@@ -21,13 +21,13 @@ pub(super) struct Lane {
     pub(super) model: LinkModel<Carried>,
     /// What the model does.
     pub(super) plan: LinkPlan,
-    /// The model's outages once more, to be followed in real time.
+    /// A copy of the model's outages, which is followed in real time.
     pub(super) schedule: OutageSchedule,
     /// The link's state as last reported to carrier and log.
     pub(super) state: MediumState,
-    /// The schedule's time up to which it was reported.
+    /// The time on the schedule's clock up to which changes were reported.
     pub(super) reported_until: Instant,
-    /// When the last outage was over, until a packet has come through.
+    /// When the last outage ended; none once a packet has come through.
     pub(super) returned_at: Option<Instant>,
 }
 
@@ -61,7 +61,7 @@ impl Lane {
         })
     }
 
-    /// The next change up to `model_time`, if there is one, and what it is to.
+    /// The next change up to `model_time`, if there is one, and the new state.
     pub(super) fn follow(&mut self, model_time: Instant) -> Option<(Instant, MediumState)> {
         let at = self.next_change().filter(|&at| at <= model_time)?;
         self.state = match self.state {

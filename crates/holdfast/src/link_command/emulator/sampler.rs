@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Queues and state of the link at equal distances in time, for the log.
+//! Samples of the link's queues and state at equal intervals, for the log.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use super::{Emulator, Side};
 #[derive(Debug)]
 pub(super) struct Sampler {
     interval: Duration,
-    /// Since the start; counts intervals.
+    /// The number of the next sample, from the start.
     next: u64,
 }
 
 impl Sampler {
-    /// One each `interval`, the first one at the start.
+    /// One sample each `interval`, the first one at the start.
     pub(super) fn new(interval: Duration) -> Self {
         Self { interval, next: 0 }
     }
@@ -38,7 +38,7 @@ impl Emulator {
         }
     }
 
-    /// Logs the samples that are due by `now`, each with what the models have at its time.
+    /// Logs the samples that are due by `now`, each with the models' state at its time.
     pub(super) fn sample_until(&mut self, now: Instant) -> anyhow::Result<()> {
         while let Some(due) = self.next_sample().filter(|&due| due <= now) {
             self.deliver(due)?;

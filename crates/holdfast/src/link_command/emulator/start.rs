@@ -40,7 +40,7 @@ impl Emulator {
         })
     }
 
-    /// Takes what the standard input has; a whole line starts the link.
+    /// Reads the standard input; a whole line starts the link.
     pub(super) fn read_line(&mut self) -> anyhow::Result<()> {
         let Some(input) = &mut self.input else {
             return Ok(());
@@ -50,7 +50,7 @@ impl Emulator {
             .read(&mut bytes)
             .context("--start line: cannot read")?;
         if len == 0 {
-            // The input is closed, and no line will start it: go on as a link without outages.
+            // The input is closed, and no line will start the outages: the link goes on without any.
             self.input = None;
             return Ok(());
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! In which cell the mobile is, with which addresses, and which gateway is there.
+//! The mobile's present cell, its addresses there, and the gateway there.
 
 use std::net::SocketAddr;
 
@@ -10,7 +10,7 @@ use super::Daemon;
 use crate::mobile::cells::signal_socket;
 
 impl Daemon {
-    /// Routes or carriers may show that the mobile is in another cell.
+    /// Chooses the cell again: routes or carriers may have changed.
     pub(super) fn look_where_it_is(&mut self) {
         if self.settings.cells.len() == 1 {
             return;
@@ -21,7 +21,7 @@ impl Daemon {
         }
     }
 
-    /// The mobile is in this cell: its gateway receives it, if that is new.
+    /// Enters this cell, unless the mobile is there already. The session moves to its gateway.
     pub(super) fn enter(&mut self, number: usize) {
         if number == self.cells.number() {
             return;
@@ -51,7 +51,7 @@ impl Daemon {
         }
     }
 
-    /// The address of a cell's gateway is known.
+    /// Uses this address for a cell's gateway.
     pub(super) fn use_gateway(&mut self, number: usize, gateway: SocketAddr) {
         let socket = match signal_socket(gateway) {
             Ok(socket) => socket,
@@ -63,7 +63,7 @@ impl Daemon {
         let (now, is_present) = (self.now(), number == self.cells.number());
         if let Some(cell) = self.cells.get_mut(number) {
             if cell.gateway.is_some() {
-                // One at another address has not challenged the mobile yet.
+                // A gateway at another address has not challenged the mobile yet.
                 cell.challenge = None;
                 if is_present {
                     let was_down = self.session.state() == LinkState::Down;

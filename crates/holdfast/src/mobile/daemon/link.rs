@@ -11,63 +11,63 @@ use super::Daemon;
 use crate::control::SourceStatus;
 use crate::mobile::sources::{LinkClaims, Report, SourceEvent};
 
-/// No outage this time after the announced one: the warning was a false alarm, and the gateway
-/// receives link up.
+/// A warning was a false alarm if no outage has come this time after the announced one. The gateway
+/// then receives link up.
 const FALSE_ALARM_AFTER: Duration = Duration::from_secs(2);
 
-/// A report of a source holds for this time after it has failed: its next run may repeat it.
+/// After a source has failed, its report holds for this time: its next run may repeat it.
 const HOLDS: Duration = Duration::from_secs(10);
-/// A modem that is reset, and ModemManager, take longer to be there again.
+/// The same for a modem: a reset modem, and ModemManager, take longer to return.
 const MODEM_HOLDS: Duration = Duration::from_secs(120);
 
-/// What is known of a source.
+/// The state of a source.
 #[derive(Debug, Default)]
 struct SourceState {
     runs: bool,
     problem: Option<String>,
     note: Option<String>,
     events: u64,
-    /// The newest signal, dBm, and how many there were.
+    /// The newest signal, dBm. `samples` is the number of signals.
     signal_dbm: Option<f64>,
     samples: u64,
     failures: u64,
-    /// It has failed: its report holds until then, or until its next one.
+    /// The source has failed: its report holds until then, or until its next report.
     holds_until: Option<Instant>,
 }
 
-/// The link as its sources have it.
+/// The state of the link according to its sources.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     claims: LinkClaims,
     sources: BTreeMap<LinkSource, SourceState>,
-    /// When a warning is taken for a false alarm, and whose it is.
+    /// When the newest warning counts as a false alarm, and the source of the warning.
     false_alarm: Option<(Instant, LinkSource)>,
     /// The source of the newest link down.
     down_by: LinkSource,
 }
 
 impl Link {
-    /// These sources were started.
+    /// Adds the sources that were started.
     pub(super) fn note_started(&mut self, kinds: &[LinkSource]) {
         for kind in kinds {
             self.sources.entry(*kind).or_default();
         }
     }
 
-    /// The mobile is in another cell: no report was about it.
+    /// Forgets all reports: the mobile is in another cell, which they are not about.
     pub(super) fn forget(&mut self) {
         self.claims.forget();
         self.false_alarm = None;
     }
 
-    /// How long until something is due.
+    /// The time until something is due.
     pub(super) fn timeout(&self, now: Instant) -> Option<Duration> {
         let failed = self.sources.values().filter_map(|state| state.holds_until);
         let due = failed.chain(self.false_alarm.map(|(at, _)| at)).min()?;
         Some(due.saturating_since(now))
     }
 
-    /// Sources that have failed, and whose report holds no longer.
+    /// Sources that have failed, and whose reports hold no longer.
     fn take_silent(&mut self, now: Instant) -> Vec<LinkSource> {
         let over = |state: &SourceState| state.holds_until.is_some_and(|until| until <= now);
         let silent = self.sources.iter_mut().filter(|(_, state)| over(state));
@@ -83,7 +83,7 @@ impl Link {
         self.down_by
     }
 
-    /// What is shown of the sources.
+    /// The status of the sources.
     pub(super) fn status(&self) -> Vec<SourceStatus> {
         let shown = self.sources.iter().map(|(kind, state)| SourceStatus {
             name: kind.name().into(),
@@ -101,7 +101,7 @@ impl Link {
 }
 
 impl Daemon {
-    /// A report of a source.
+    /// Handles a report of a source.
     pub(super) fn handle_report(&mut self, report: Report) {
         let Report { source, event } = report;
         let state = self.link.sources.entry(source).or_default();
@@ -139,20 +139,20 @@ impl Daemon {
         let state = self.link.sources.entry(source).or_default();
         state.runs = false;
         state.failures += 1;
-        // Once a reason: it is tried again and again.
+        // One warning for each reason: the source is tried again and again.
         if state.problem.as_ref() == Some(&problem) {
             tracing::debug!(source = source.name(), "{problem}");
         } else {
             tracing::warn!(source = source.name(), "{problem}; trying again");
         }
         state.problem = Some(problem);
-        // The carrier is as it was last seen: its next run reports changes alone.
+        // The carrier's last report holds until its next run reports the present state.
         if source != LinkSource::Carrier {
             state.holds_until.get_or_insert(until);
         }
     }
 
-    /// The outage that a source reported is over, or the one that it announced did not come.
+    /// A source's outage is over, or the outage that it announced did not come.
     fn lift(&mut self, source: LinkSource) {
         let state = self.link.sources.entry(source).or_default();
         state.events += 1;
@@ -164,20 +164,20 @@ impl Daemon {
         }
     }
 
-    /// A source of an interface reports nothing about a cell on another one.
+    /// The interface's sources report nothing about a cell on another interface.
     fn is_about_here(&self, source: LinkSource) -> bool {
         matches!(source, LinkSource::Carrier | LinkSource::Command)
             || self.cells.present().interface == self.settings.interface
     }
 
-    /// A source reports this about the link.
+    /// Handles an event of the link, reported by a source.
     pub(super) fn handle_event(&mut self, source: LinkSource, event: LinkEvent) {
         let is_about_here = self.is_about_here(source);
         let state = self.link.sources.entry(source).or_default();
         state.events += 1;
         state.holds_until = None;
         if (source, event) == (LinkSource::Carrier, LinkEvent::Up) {
-            // It has seen link up; a source that has failed has not.
+            // The carrier has seen link up. A source that has failed cannot see it: its report ends.
             for silent in self.link.take_silent(Instant::from_nanos(u64::MAX)) {
                 self.link.claims.withdraw(silent);
             }
@@ -188,7 +188,7 @@ impl Daemon {
         if let Some(event) = self.link.claims.handle(source, event) {
             self.link_becomes(source, event);
         } else if (source, event) == (LinkSource::Carrier, LinkEvent::Down) {
-            // No news, but the kernel forgets its neighbours now.
+            // Nothing changes for the link, but the kernel forgets its neighbours now.
             self.notify_uplink(event);
         }
     }
@@ -196,7 +196,7 @@ impl Daemon {
     fn link_becomes(&mut self, source: LinkSource, event: LinkEvent) {
         let is_warning = matches!(event, LinkEvent::GoingDownSoon(_));
         if is_warning && self.link.false_alarm.is_some() {
-            // A source that warns repeatedly is used, and fills no log.
+            // Repeated warnings take effect, but do not fill the log.
             tracing::debug!(source = source.name(), ?event, "link");
         } else {
             tracing::info!(source = source.name(), ?event, "link");
@@ -213,7 +213,7 @@ impl Daemon {
                 let lead = lead.unwrap_or_default();
                 let lead_ms = u16::try_from(lead.as_millis()).unwrap_or(u16::MAX);
                 self.session.going_down_soon(lead_ms, now);
-                // A command is ended by a command.
+                // A command's warning is ended only by a command.
                 if source != LinkSource::Command {
                     self.link.false_alarm = Some((now + lead + FALSE_ALARM_AFTER, source));
                 }
@@ -230,8 +230,8 @@ impl Daemon {
                 self.link_becomes(source, event);
             }
         }
-        // No outage followed a warning: the gateway receives link up. What the
-        // own flows make of it is their machine's.
+        // No outage followed a warning: the gateway receives link up. For the mobile's
+        // own flows their machine decides.
         if self.link.false_alarm.is_some_and(|(at, _)| at <= now) {
             self.link.false_alarm = None;
             tracing::info!("a false alarm");

@@ -10,18 +10,18 @@ use super::Daemon;
 use crate::outages::EndedOutage;
 
 impl Daemon {
-    /// Notes an outage that a part has seen the end of.
+    /// Adds an outage that a part has reported as ended.
     pub(super) fn note_outage(&mut self, mut outage: EndedOutage) {
-        // A worker's mobile is a server behind the same link.
+        // To a worker the mobile is a server behind the same link.
         outage.mobile = None;
-        // To the parts each report is a signal of this daemon.
+        // The parts receive each event of the link as a signal of this daemon.
         if outage.source == LinkSource::Signal {
             outage.source = self.link.down_by();
         }
         self.outages.add(outage, None, now());
     }
 
-    /// Takes the outages of the flows, and does what is due for all.
+    /// Adds the outages of the flows, and does what is due for the list.
     pub(super) fn handle_outages(&mut self) {
         while let Some(outage) = self.host.as_mut().and_then(super::Host::poll_outage) {
             self.note_outage(outage.of(None));
@@ -29,7 +29,7 @@ impl Daemon {
         self.outages.handle_timeout(now());
     }
 
-    /// The daemon ends, and all parts have left.
+    /// Adds and logs the last outages: the daemon ends, and all parts have left.
     pub(super) fn finish_outages(&mut self) {
         while let Ok(outage) = self.ended_outages.try_recv() {
             self.note_outage(outage);
@@ -38,7 +38,7 @@ impl Daemon {
         self.outages.finish(now());
     }
 
-    /// How long until something is due for outages.
+    /// The time until the outage list has something due.
     pub(super) fn outages_timeout(&self) -> Duration {
         self.outages.next_timeout().saturating_since(now())
     }

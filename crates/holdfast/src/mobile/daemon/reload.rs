@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the service manager and the operator expect of the mobile's daemon: signs of life, and that it
-//! reads its settings file again (SIGHUP, or `systemctl reload`).
+//! The mobile's daemon under a service manager: its signs of life, and how it reads its settings file
+//! again (SIGHUP, or `systemctl reload`).
 
 use super::Daemon;
 use crate::log;
@@ -10,7 +10,7 @@ use crate::settings::nothing_changed;
 use crate::workers::Workers;
 
 impl Daemon {
-    /// What the service manager shows of this daemon.
+    /// The status that the service manager shows.
     pub(super) fn service_status(&self) -> String {
         let name = &self.settings.interface;
         let is_attached = |uplink: &Uplink| uplink.workers().is_attached();
@@ -27,14 +27,14 @@ impl Daemon {
         status
     }
 
-    /// Tries again what has failed, and reports that the daemon works, if it does.
+    /// Tries again what has failed, and sends a sign of life if the workers live.
     pub(super) fn look(&mut self) {
         if self.interface.id.is_some() {
             self.note_uplink();
         }
         let workers = self.uplink.as_ref().map(Uplink::workers);
         if workers.is_none_or(Workers::are_alive) {
-            // A try to attach may have succeeded.
+            // The status may be new: an attempt to attach may have succeeded.
             service::alive(&self.service_status());
         } else {
             tracing::error!(
@@ -44,7 +44,7 @@ impl Daemon {
         }
     }
 
-    /// Applies what can change while flows live. A wrong file changes nothing.
+    /// Applies the settings that can change while flows live. A wrong file changes nothing.
     pub(super) fn reload(&mut self) {
         service::reloading();
         let problem = self.try_to_reload().err();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What callers of the control socket ask of the mobile's daemon.
+//! Answers the callers of the control socket of the mobile's daemon.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `wake` needs of the data path: which flows pause, the packets of a wake-up, and what the
-//! programs are to know of flows that are woken.
+//! The use of the data path by `wake`: which flows pause, the packets of a wake-up, and what the
+//! programs must know of woken flows.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -16,9 +16,9 @@ use tokio::io::unix::AsyncFd;
 
 use super::{Attached, Host};
 
-/// The counter of segments that have come.
+/// The counter of received segments.
 const SEGMENTS_RECEIVED: &str = "noted_ingress";
-/// How often it is looked which flows pause, where the programs have no timers.
+/// The daemon looks for flows that pause at this interval, if the programs have no timers.
 const LOOK_FOR_PAUSES: Duration = Duration::from_millis(25);
 
 impl Host {
@@ -35,7 +35,7 @@ impl Host {
         let Some(pauses) = pauses else {
             return std::future::pending().await;
         };
-        // Of each waiting: the interface, and with it the ring, comes and goes.
+        // Registered for each wait: the ring exists only while the interface does.
         match AsyncFd::with_interest(pauses.as_fd(), Interest::READABLE) {
             Ok(ring) => match ring.readable().await {
                 Ok(mut ready) => ready.clear_ready(),
@@ -48,7 +48,7 @@ impl Host {
         }
     }
 
-    /// Takes the word of flows that pause.
+    /// Handles the programs' reports of flows that pause.
     pub(in crate::mobile) fn handle_pauses(&mut self) {
         let Some(attached) = &self.attached else {
             return;
@@ -63,13 +63,13 @@ impl Host {
                 return;
             }
         };
-        // Else the MH itself has sent a newer ACK.
+        // None if the MH itself has sent a newer ACK.
         let newest = |pause| attached.path.maps().paused(pause).ok().flatten();
         let pausing: Vec<_> = paused.iter().filter_map(newest).collect();
         self.acknowledge(&pausing);
     }
 
-    /// These flows pause: their withheld segments are acknowledged.
+    /// Acknowledges the withheld segments of these flows, which pause.
     fn acknowledge(&mut self, pausing: &[NotedFlow]) {
         if pausing.is_empty() {
             return;
@@ -81,7 +81,7 @@ impl Host {
         self.perform_all(actions);
     }
 
-    /// What the programs do by timers where they can.
+    /// Finds flows that pause, if the programs have no timers for that.
     pub(super) fn look_for_pauses(&mut self) {
         let now = now();
         let Some(attached) = &mut self.attached else {
@@ -107,10 +107,10 @@ impl Host {
 }
 
 impl Attached {
-    /// How many segments have come, of all flows; none: that cannot be read.
+    /// The number of received segments of all flows; none if it cannot be read.
     pub(super) fn segments_received(&self) -> Option<u64> {
         let counters = self.path.counters().unwrap_or_else(|error| {
-            // Tried several times a second.
+            // Only a debug line: this is tried several times a second.
             tracing::debug!(%error, "the counters cannot be read");
             Vec::default()
         });
@@ -128,7 +128,7 @@ impl Attached {
         })
     }
 
-    /// A made ACK has the MH's own number: nothing below leaves any more.
+    /// A made ACK has the MH's own number: no ACK below it leaves any more.
     pub(super) fn release(&self, noted: &NotedFlow) {
         let (key, ack) = (&noted.flow.key, noted.flow.rcv_nxt);
         if let Err(error) = self.path.maps().release(key, ack) {
@@ -138,12 +138,12 @@ impl Attached {
 
     /// Sends the packets that wake the FH.
     ///
-    /// Errors: of the last one.
+    /// Errors: that of the last packet.
     pub(super) fn wake_up(&self, wake_up: &WakeUp, noted: &mut NotedFlow) -> io::Result<()> {
         if wake_up.sends_ack {
             self.renew_echo(noted, wake_up.renews_echo_for);
         }
-        // They may find no room on the interface; what counts comes after them.
+        // These may find no room on the interface: the ACK that counts is sent after them.
         let sent = self.sender.send_unreachable(noted, wake_up.unreachables);
         if sent.is_ok() && wake_up.boundary_acks > 0 {
             self.send_boundary_acks(noted, wake_up.boundary_acks);
@@ -172,12 +172,12 @@ impl Attached {
         }
     }
 
-    /// Nothing below the MH's own number leaves any more, and echoes are as of now, those of the MH's
-    /// own ACKs for this time.
+    /// From now on no ACK below the MH's own number leaves. Echoes are as of now, for the time `lasts` also
+    /// in the MH's own ACKs.
     ///
-    /// The ACK has no SACK blocks. The FH would take blocks that are new to it for the proof of a
-    /// false alarm; Linux then believes its retransmission of the oldest segment, which the outage has
-    /// lost too, to be on the way until its next RTO (`tcp_mark_skb_lost` after `tcp_try_undo_loss`).
+    /// The ACK has no SACK blocks: the FH would take new blocks for the proof of a false alarm. The outage has
+    /// lost the FH's retransmission of the oldest segment too. But Linux would then believe it to be in flight
+    /// until the next RTO (`tcp_mark_skb_lost` after `tcp_try_undo_loss`).
     pub(super) fn renew_echo(&self, noted: &mut NotedFlow, lasts: Duration) {
         let clock = self.withheld(noted).map(|withheld| withheld.clock);
         noted.flow.sack = SackBlocks::default();
@@ -191,7 +191,7 @@ impl Attached {
             until: now() + lasts,
         };
         if let (Some(timestamps), Some(clock)) = (&mut noted.flow.timestamps, clock) {
-            // What came last may not have been echoed yet.
+            // The TSval of the newest segment may not have been echoed yet.
             let is_newer = (noted.fh_tsval.wrapping_sub(timestamps.tsecr) as i32) > 0;
             woken.stale = Some(if is_newer {
                 noted.fh_tsval

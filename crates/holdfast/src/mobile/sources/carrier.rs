@@ -14,13 +14,13 @@ use super::{Reporter, SourceEvent, SourceTask};
 /// Netlink. Its first reports are the present states.
 #[derive(Default)]
 pub(super) struct CarrierSource {
-    /// The interfaces that were reported, by number: one that goes while no socket is open is in no
-    /// answer of the kernel's.
+    /// The reported interfaces, by index: the kernel reports no removal that happens while no socket
+    /// is open.
     known: BTreeMap<u32, String>,
 }
 
 impl CarrierSource {
-    /// What is there no longer, or has another number now.
+    /// Interfaces that were removed, or have another index now.
     fn gone(&mut self) -> Vec<InterfaceState> {
         let known = self.known.iter();
         let gone =
@@ -45,7 +45,7 @@ impl SourceTask for CarrierSource {
     async fn run(&mut self, reporter: &Reporter) -> anyhow::Result<Infallible> {
         let (mut links, changes) = open()?;
         reporter.report(SourceEvent::Runs).await?;
-        // They may have changed while no socket was open.
+        // Interfaces may have been removed while no socket was open.
         for state in self.gone() {
             reporter.report(SourceEvent::Interface(state)).await?;
         }
@@ -61,7 +61,7 @@ impl SourceTask for CarrierSource {
                                 self.note(&state);
                                 states.push(state);
                             }
-                            // What still waits is older; the present states follow it.
+                            // The queued reports are older; the present states follow them.
                             InterfaceEvent::Overrun => has_missed = true,
                         }
                     }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What becomes of the link when several sources speak of it.
+//! The link's state according to several sources.
 
 use std::collections::BTreeSet;
 
 use holdfast_core::{LinkEvent, LinkSource};
 
-/// The sources that report link down. It is down while there is one.
+/// The sources that report link down. The link is down while there is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::mobile) struct LinkClaims {
     down: BTreeSet<LinkSource>,
 }
 
 impl LinkClaims {
-    /// A report of a source. The answer is what changes for the link.
+    /// Handles a report of a source. Returns the event of the link, if the report makes one.
     ///
     /// A command on the control socket is the operator's will: its `up` overrides all sources.
     /// `up` of a source without a `down` is an event too: a station has roamed.
@@ -42,13 +42,13 @@ impl LinkClaims {
         }
     }
 
-    /// The `down` of a source holds no longer: it withdraws it, or it has failed.
+    /// Ends the `down` of a source that has withdrawn it, or has failed.
     pub(in crate::mobile) fn withdraw(&mut self, source: LinkSource) -> Option<LinkEvent> {
         let was_down = self.down.remove(&source);
         (was_down && self.down.is_empty()).then_some(LinkEvent::Up)
     }
 
-    /// The mobile is in another cell: no report was about it.
+    /// Forgets all reports: the mobile is in another cell, which they are not about.
     pub(in crate::mobile) fn forget(&mut self) {
         self.down.clear();
     }

@@ -87,7 +87,7 @@ impl ModemSource {
         self.poll.as_secs_f64().ceil().max(1.0) as u32
     }
 
-    /// Reports what becomes of the modem, until something fails or the daemon ends.
+    /// Reports the changes of the modem, until something fails or the daemon ends.
     async fn watch(
         &self,
         bus: &Connection,
@@ -96,7 +96,7 @@ impl ModemSource {
         reporter: &Reporter,
     ) -> anyhow::Result<Infallible> {
         let names = DBusProxy::new(bus).await?;
-        // Any program on the bus can send a message that looks the same; only the owner's count.
+        // Any program on the bus can send such a message: only messages of the owner count.
         let owner = names.get_name_owner(SERVICE.try_into()?).await?;
         let mut changes = changes(bus, path).await?;
         let manager = ObjectManagerProxy::new(bus, SERVICE, ROOT).await?;
@@ -230,7 +230,7 @@ pub(crate) fn modem_interfaces() -> anyhow::Result<Vec<String>> {
     Ok(modems.into_values().flatten().collect())
 }
 
-/// Waits for something of the bus, outside of the daemon.
+/// Waits for a query of the bus, outside the daemon.
 fn now<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().build()?;
@@ -300,7 +300,7 @@ fn changed(message: &Message, owner: &OwnedUniqueName) -> Option<(String, Values
     Some((interface, values))
 }
 
-/// What is known of the modem.
+/// The known state of the modem.
 #[derive(Debug, Default)]
 struct Modem {
     state: Option<i32>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program of the operator's, whose lines are events.
+//! A program of the operator: the lines that it prints are events.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -15,11 +15,11 @@ use tokio::process::{Child, Command};
 
 use super::{Reporter, SourceEvent, SourceTask};
 
-/// What a line may be, for the author of another one.
+/// The valid lines, for the message about another line.
 const LINES: &str = "up, down, going-down-soon [MILLISECONDS], signal DBM";
 /// Longest line, in bytes.
 const LINE_BYTES_MAX: usize = 256;
-/// A warning further ahead than a signal to a gateway can hold is none.
+/// The longest lead of a warning, ms: a signal to the gateway holds no larger number.
 const LEAD_MS_MAX: u64 = u16::MAX as u64;
 
 /// The program, started again when it ends.
@@ -37,10 +37,10 @@ impl ScriptSource {
     }
 }
 
-/// The program and all that it has started, ended when dropped.
+/// The program and all processes that it has started; killed when dropped.
 struct Group {
     program: Child,
-    /// Its group's number, which is taken while the program is not waited for.
+    /// The process group. Its number is not used again before the program was waited for.
     number: Option<rustix::process::Pid>,
 }
 
@@ -53,12 +53,12 @@ impl Group {
 
     fn kill(&self) {
         if let Some(number) = self.number {
-            // It fails when all have ended already.
+            // An error means that all have ended already.
             let _ = rustix::process::kill_process_group(number, rustix::process::Signal::KILL);
         }
     }
 
-    /// How it ended. What it has started ends with it.
+    /// Ends the group; returns the program's status.
     async fn end(&mut self) -> std::io::Result<std::process::ExitStatus> {
         self.kill();
         let status = self.program.wait().await?;
@@ -76,11 +76,11 @@ impl Drop for Group {
 impl SourceTask for ScriptSource {
     async fn run(&mut self, reporter: &Reporter) -> anyhow::Result<Infallible> {
         let shown = self.program.display();
-        // The kernel kills it when the thread that starts it ends: the main one, on which all of
-        // this runs, however the daemon ends.
+        // The kernel kills the program when the thread that starts it ends. That is the main thread, which
+        // ends with the daemon in any case.
         let mut command = Command::from(guarded_command(&self.program));
         command.arg(&self.interface).kill_on_drop(true);
-        // What it has started may watch its input, which ends then too.
+        // Processes that the program has started may watch its input, which ends too.
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let started = command.spawn();
         let mut group = Group::new(started.with_context(|| {
@@ -112,16 +112,16 @@ impl SourceTask for ScriptSource {
     }
 }
 
-/// Bytes on their way to lines.
+/// Bytes that are split into lines.
 #[derive(Debug, Default)]
 struct Lines {
     begun: Vec<u8>,
-    /// What was begun is too long, and is skipped to its end.
+    /// The present line is too long, and is skipped to its end.
     too_long: bool,
 }
 
 impl Lines {
-    /// The lines that these bytes end.
+    /// The lines that end in these bytes.
     fn split(&mut self, octets: &[u8]) -> Vec<String> {
         let mut found = Vec::new();
         for octet in octets {
@@ -135,7 +135,7 @@ impl Lines {
             } else if self.begun.len() < LINE_BYTES_MAX && !self.too_long {
                 self.begun.push(*octet);
             } else {
-                // It is no event; what is shown of it is its begin.
+                // Such a line is no event; the message shows its beginning.
                 self.too_long = true;
             }
         }

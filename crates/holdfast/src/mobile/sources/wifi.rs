@@ -18,18 +18,18 @@ use stronger::Stronger;
 mod stronger;
 use crate::settings::SourceSettings;
 
-/// dB by which the signal has to rise again before the driver reports the next fall.
+/// The signal must rise by this, dB, before the driver reports the next fall.
 const THRESHOLD_HYSTERESIS_DB: u32 = 4;
-/// A station that is reported away, and has an access point all the same after this time, has
-/// returned without an event.
+/// A station was reported away, but has an access point after this time: it has returned
+/// without an event.
 const BACK_UNTOLD: Duration = Duration::from_secs(2);
-/// No access point for this time: it has left without an event.
+/// A station without an access point for this time has left without an event.
 const GONE_UNTOLD: Duration = Duration::from_secs(1);
-/// After an association the keys are exchanged. Some drivers never show that they are there.
+/// The longest wait for the keys after an association. Some drivers never report the keys.
 const KEYS_MAX: Duration = Duration::from_secs(2);
-/// How often it is asked for them.
+/// The interval of the queries while the keys are awaited.
 const KEYS_POLL: Duration = Duration::from_millis(5);
-/// How often it is looked whether anybody listens.
+/// The interval at which the thread checks whether the daemon still receives its reports.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// nl80211.
@@ -55,7 +55,7 @@ impl WifiSource {
 }
 
 impl SourceTask for WifiSource {
-    /// On a thread of its own: a driver may take long to ask its hardware, and does so best
+    /// Runs on a thread of its own: a driver may take long to query its hardware, above all
     /// while the station roams.
     async fn run(&mut self, reporter: &Reporter) -> anyhow::Result<Infallible> {
         let (watch, reporter) = (self.clone(), reporter.clone());
@@ -131,7 +131,7 @@ impl WifiSource {
         Ok(())
     }
 
-    /// The program that lets the interface roam may have ended.
+    /// Checks whether the program that lets the interface roam has ended.
     fn note_end(&self, running: &mut Option<Roaming>, reporter: &Reporter) -> anyhow::Result<()> {
         let Some(Roaming(child)) = running else {
             return Ok(());
@@ -147,7 +147,7 @@ impl WifiSource {
         reporter.report_blocking(SourceEvent::Note(text))
     }
 
-    /// It ends with each association: it is set for the next one too.
+    /// Sets the threshold of the signal. It ends with each association, so it is set for each.
     fn set_threshold(&self, monitor: &mut WifiMonitor, reporter: &Reporter) -> anyhow::Result<()> {
         let Some(dbm) = self.threshold_dbm else {
             return Ok(());
@@ -170,37 +170,37 @@ impl Drop for Roaming {
     }
 }
 
-/// What is known of the station.
+/// The state of the station.
 #[derive(Debug, Default)]
 struct Station {
-    /// Since when it is with no access point, by events.
+    /// Since when the station has no access point, by events.
     away_since: Option<Instant>,
-    /// It had an access point at the last query.
+    /// The station had an access point at the last query.
     was_seen: bool,
-    /// Since when the answers have none.
+    /// Since when the queries show no access point.
     absent_since: Option<Instant>,
-    /// Since when it joins an access point, without keys yet.
+    /// Since when the station joins an access point, without keys yet.
     joining_since: Option<Instant>,
 }
 
 impl Station {
-    /// An event; what is to be reported.
+    /// Handles an event; returns what is to be reported.
     fn handle(&mut self, event: WifiEvent, now: Instant) -> Option<SourceEvent> {
         match event {
             WifiEvent::Authenticating | WifiEvent::Left => self.leaves(now),
-            // The link is up when the keys are there.
+            // The link is up only when the keys are there.
             WifiEvent::Joined => {
                 self.joining_since = Some(now);
                 None
             }
             WifiEvent::Threshold { dbm, .. } => dbm.map(|dbm| SourceEvent::Signal(dbm.into())),
             WifiEvent::BeaconLoss => Some(SourceEvent::Link(LinkEvent::GoingDownSoon(None))),
-            // The next answer shows what is so.
+            // The next query shows the state.
             WifiEvent::Refused | WifiEvent::Overrun => None,
         }
     }
 
-    /// The answer to the question for the signal.
+    /// Handles the answer to a query of the signal.
     fn handle_signal(&mut self, signal: StationSignal, now: Instant) -> Vec<SourceEvent> {
         if signal == StationSignal::NoStation {
             let since = *self.absent_since.get_or_insert(now);
@@ -219,7 +219,7 @@ impl Station {
         self.absent_since = None;
         if signal == StationSignal::Joining {
             if self.away_since.is_some() {
-                // The event of the association may be lost.
+                // The event of the association may have been lost.
                 self.joining_since.get_or_insert(now);
             }
             if self.waits_for_keys(now) {
@@ -233,7 +233,7 @@ impl Station {
             events.push(SourceEvent::Link(LinkEvent::Up));
         }
         let is_back = |since: &Instant| now.duration_since(*since) >= BACK_UNTOLD;
-        // The first answer: the report of the run before is over.
+        // With the first answer the report of an earlier run is over.
         if !self.was_seen && self.away_since.is_none()
             || self.away_since.as_ref().is_some_and(is_back)
         {

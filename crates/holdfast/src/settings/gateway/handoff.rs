@@ -13,7 +13,7 @@ use crate::settings::SettingsError;
 use crate::settings::file::SectionValues;
 use crate::settings::key_file::read_key;
 
-/// What a base station with neighbours runs with.
+/// The settings of a base station with neighbours.
 #[derive(Clone, Debug)]
 pub(crate) struct StationSettings {
     /// Its name.
@@ -28,11 +28,11 @@ pub(crate) struct StationSettings {
     pub(crate) interface: String,
     /// The first multicast group.
     pub(crate) group: IpAddr,
-    /// Routers that a copy passes at most.
+    /// The limit of routers that a copy passes.
     pub(crate) hops: u8,
     /// The UDP port.
     pub(crate) port: u16,
-    /// What is run when a mobile has come.
+    /// The program to run when a mobile has come.
     pub(crate) took_over_command: Option<PathBuf>,
 }
 
@@ -111,7 +111,7 @@ pub(super) fn settings(
     }))
 }
 
-/// Each neighbour stands there once, and is of the groups' family.
+/// Checks that each neighbour is listed once, and has an address of the groups' family.
 fn check_neighbours(
     section: &SectionValues<'_>,
     neighbours: &[SocketAddr],

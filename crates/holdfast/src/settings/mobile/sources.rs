@@ -9,37 +9,37 @@ use holdfast_settings::sources::Sources;
 use crate::settings::SettingsError;
 use crate::settings::file::SectionValues;
 
-/// Which modem.
+/// The modem to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ModemChoice {
-    /// The one that has the interface.
+    /// The modem that has the interface.
     OfInterface,
-    /// The one with this D-Bus path.
+    /// The modem with this D-Bus path.
     Path(String),
 }
 
 /// The link sources beside the carrier.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SourceSettings {
-    /// The interface's Wi-Fi.
+    /// Whether to watch the interface's Wi-Fi.
     pub(crate) wifi: bool,
     /// The driver reports when the signal crosses this level, dBm.
     pub(crate) wifi_threshold_dbm: Option<i32>,
     /// A handoff begins when another access point is stronger by this many dB.
     pub(crate) wifi_stronger_db: Option<i32>,
-    /// The program that lets the interface roam then.
+    /// The program that then lets the interface roam.
     pub(crate) wifi_roam_command: Option<PathBuf>,
-    /// A modem.
+    /// The modem to watch.
     pub(crate) modem: Option<ModemChoice>,
-    /// A program.
+    /// The program whose lines are events.
     pub(crate) script: Option<PathBuf>,
-    /// Time between two questions for the signal.
+    /// Time between two queries of the signal.
     pub(crate) poll: Duration,
 }
 
 impl SourceSettings {
     /// # Errors
-    /// The key that is wrong, or that another one needs.
+    /// A key is wrong, or needs another key that is missing.
     pub(super) fn read(section: &SectionValues<'_>) -> Result<Self, SettingsError> {
         let keys = section.read::<Sources>()?;
         let given = [

@@ -15,7 +15,7 @@ fn claims(decides: bool) -> String {
     text.replacen("[[table]]\n", &assumption, 1)
 }
 
-/// Under the assumption each time is as printed: 100 s, and 110 s.
+/// Under the assumption each time is as printed: 100 s and 110 s.
 fn lines_of_both() -> Vec<ResultLine> {
     let assumed = [
         line("late", "a", 5, Some(100.0)),
@@ -49,7 +49,7 @@ fn an_assumption_that_decides_gives_the_verdict_and_the_printed_one_stands_besid
     let gain = entry(&entries, "gain");
     assert_eq!(gain.verdict, Verdict::Holds);
     assert_eq!(gain.verdict_as_printed, Some(Verdict::Holds));
-    // Without an assumption of its own.
+    // This statement has no assumption.
     assert_eq!(entry(&entries, "alike").verdict_as_printed, None);
 }
 
@@ -92,7 +92,7 @@ fn an_assumption_that_is_not_there_or_not_used_is_refused() {
     assert!(error("why = \"y\"\n", "").contains("why"));
 }
 
-/// The claims with a second assumption for the table, which compares another figure.
+/// The claims with a second assumption for the table, which compares another metric.
 fn claims_with_goodput(decides: bool) -> String {
     let late = "{ assumption = \"late\", scenario = \"late.toml\" }";
     let both = format!(
@@ -118,7 +118,7 @@ fn several_assumptions_stand_beside_the_one_that_decides() {
     assert_eq!(cell.verdicts_beside.get("odd"), Some(&Verdict::Holds));
     let beside = "; with assumption odd: 110.0, holds";
     assert!(cell.reason.ends_with(beside), "{}", cell.reason);
-    // Printed: 100 s.
+    // The printed value is 100 s.
     let cell = entry(&entries, "times/tcp=a/len=5");
     assert_eq!(cell.verdict, Verdict::Holds);
     assert_eq!(cell.verdicts_beside.get("odd"), Some(&Verdict::Differs));

@@ -3,8 +3,7 @@
 
 use super::*;
 
-/// Three runs each of `a` and `b` at two lengths; of `b` at the second one `None` does not
-/// finish.
+/// Three runs each of `a` and `b`, at two lengths. A `None` of `b` does not finish.
 fn runs_of_two(a: [[f64; 3]; 2], b: [[Option<f64>; 3]; 2]) -> Vec<ResultLine> {
     let mut lines = Vec::new();
     for (len, (a, b)) in [5, 180].into_iter().zip(a.into_iter().zip(b)) {
@@ -46,7 +45,7 @@ fn at_most_compares_means_of_finished_runs_in_a_share_of_the_combinations() {
             "metric = \"transfer_s\", reduce = \"mean\", {COMPARED}, \
              expect = {{ is = \"at-most\", value = {times:.2}, share = {share:.2} }}"
         );
-        // One that is not compared did not finish either.
+        // A run that is not compared did not finish either.
         let mut lines = usual();
         lines.push(line("s", "c", 5, None));
         judged_by(&text, &lines)
@@ -91,7 +90,7 @@ fn at_most_of_intervals_compares_their_lengths() {
              expect = {{ is = \"at-most\", value = {times:.2} }}"
         ))
     };
-    // At 5: deviations 1 and 4.
+    // At length 5 the deviations are 1 and 4.
     assert_eq!(rule(0.26), Verdict::Holds);
     assert_eq!(rule(0.24), Verdict::Differs);
 }
@@ -100,7 +99,7 @@ fn at_most_of_intervals_compares_their_lengths() {
 fn apart_asks_for_intervals_that_do_not_meet() {
     let rule = "metric = \"transfer_s\", reduce = \"mean\", compare = { parameter = \"tcp\", \
         value = \"a\", with = \"b\", by = \"separation\" }, expect = { is = \"at-most\", value = -1 }";
-    // At 180 the interval of two runs is wide.
+    // At length 180 the interval of two runs is wide.
     assert_eq!(verdict(rule), Verdict::Differs);
     let clear = runs_of_two(
         [[10.0, 11.0, 12.0], [20.0, 21.0, 22.0]],
@@ -142,7 +141,7 @@ fn a_rule_can_require_unfinished_runs() {
     let some = |value: &str| finished(value, "is = \"below\", value = 1, share = 0.001");
     assert_eq!(some("b"), Verdict::Holds);
     assert_eq!(some("a"), Verdict::Differs);
-    // All of several rules: all of `a` finish, and not all of `b`.
+    // Several rules together: all runs of `a` finish, but not all of `b`.
     let both = |all: &str, some: &str| {
         let rule = format!(
             "{{ metric = \"finished\", where = {{ tcp = \"{all}\" }}, reduce = \"mean\", \
@@ -172,7 +171,7 @@ const EQUATION: &str = "metric = \"without_stalls_per_outage_s\", reduce = \"eac
     equation = { window = \"window\", segment_s = 0.001 } }, per = [\"window\"], \
     expect = { is = \"between\", printed = [1, 1], percent = 5 }";
 
-/// W = 8 by figure 4: 1, 2, 4, then 5, 6, 7 lack 7 + 6 + 4 + 3 + 2 + 1 = 23 segments.
+/// W = 8, by figure 4: the windows 1, 2, 4, 5, 6, 7 lack 7 + 6 + 4 + 3 + 2 + 1 = 23 segments.
 #[test]
 fn segments_lost_beside_the_stall_are_those_of_the_equation_or_not() {
     let kept = windowed("kept", 0.0, Some(0.1));
@@ -231,7 +230,7 @@ fn runs_with_other_outages_are_not_compared_with_the_equation() {
     let mut lost = windowed("lost", 46.0, Some(1.5));
     lost.stalls_s.push(Some(1.5));
     lost.transfer_s = lost.transfer_s.map(|seconds| seconds + 10.0 + 1.5);
-    // 23 segments an outage, if each run is divided by its own count.
+    // If each run were divided by its own count, it would be 23 segments per outage.
     let entry = judged_by(EQUATION, &[kept, lost]);
     assert_eq!(entry.verdict, Verdict::NotComparable, "{}", entry.reason);
 }
@@ -256,7 +255,7 @@ fn cells_are_means_where_the_paper_prints_means() {
     let mean = cell(&means, &runs);
     assert_eq!(mean.model, Some(114.0.into()));
     assert_eq!(mean.verdict, Verdict::Differs);
-    // Most did not finish: there is no mean of the others that would mean the same.
+    // Most runs did not finish: a mean of the others would not be comparable.
     let hung = [(0, Some(100.0)), (1, None), (2, None)];
     assert_eq!(cell(&means, &hung).model, Some("unfinished".into()));
     let one_hung = [(0, Some(100.0)), (1, Some(102.0)), (2, None)];
@@ -289,13 +288,13 @@ fn a_comparison_that_no_run_is_of_does_not_hold() {
     };
     let mut lines = usual();
     assert_eq!(judged_by(&rule(1.0), &lines).verdict, Verdict::Holds);
-    // A third length, at which neither of the two was run.
+    // A third length, at which neither variant has a run.
     lines.push(line("s", "c", 7, Some(1.0)));
     assert_eq!(
         judged_by(&rule(1.0), &lines).verdict,
         Verdict::NotComparable
     );
-    // What was run is enough to refute it.
+    // The existing runs are enough to refute the claim.
     assert_eq!(judged_by(&rule(0.1), &lines).verdict, Verdict::Differs);
 }
 

@@ -13,7 +13,7 @@ fn paper() -> Paper {
     Paper::load(Path::new(FIXTURE)).unwrap()
 }
 
-/// Two runs a point, `apart` from each other: the goodput of a run's parameters.
+/// Two runs for each point, `apart` from each other. `goodput` is given for a run's parameters.
 fn lines(
     file: &str,
     substrate: &str,
@@ -44,7 +44,7 @@ fn own() -> Vec<ResultLine> {
     })
 }
 
-/// Alone the sender beats Snoop of 1995 at 256 by far; at 64 the intervals overlap.
+/// At 256 the sender alone is much faster than Snoop of 1995; at 64 the intervals overlap.
 fn today() -> Vec<ResultLine> {
     let goodput = |scheme: &str, kbit| match (scheme, kbit) {
         ("none", 64) => 0.5,
@@ -56,7 +56,7 @@ fn today() -> Vec<ResultLine> {
     lines("today-rates.toml", "linux", 0.01, goodput)
 }
 
-/// A page's text, tags left out.
+/// A page's text without tags.
 fn page_text(lines: &[ResultLine]) -> String {
     text_of(&page(&paper(), lines, "x").unwrap())
 }
@@ -77,8 +77,8 @@ fn text_of(page: &str) -> String {
 #[test]
 fn a_figures_table_has_means_with_deviations_and_their_shares_of_the_most() {
     let page_text = page_text(&own());
-    // Without loss 2 Mb/s less 40 bytes of 1,500; half of it where half is lost. The deviation of
-    // two values that are 0.1 apart is 0.07.
+    // Without loss: 2 Mb/s less 40 bytes of 1,500. With a loss of one half: half of that. The
+    // deviation of two values that are 0.1 apart is 0.07.
     assert!(
         page_text.contains("|64|50.0%|0.97|printed 1.25|0.80 ± 0.07|2 of 2 not finished|82%|0.20 ± 0.07|2 of 2 not finished|21%|4.0|"),
         "{page_text}"
@@ -97,7 +97,7 @@ fn a_figures_table_has_means_with_deviations_and_their_shares_of_the_most() {
 #[test]
 fn a_sender_alone_is_better_only_where_the_intervals_are_apart() {
     let page_text = page_text(&[own(), today()].concat());
-    // Against Snoop before the same sender, and against the paper's 1.8 ± 0.64 and 0.8 ± 0.64.
+    // Compared with Snoop and the same sender, and with the paper's 1.8 ± 0.64 and 0.8 ± 0.64.
     assert!(
         page_text.contains("|64|not distinguished|0.50 for 0.51|not distinguished|0.50 for 0.80|"),
         "{page_text}"
@@ -137,8 +137,8 @@ fn what_todays_senders_record_is_not_run_on_the_model() {
     assert_eq!(runs.len(), 8);
 }
 
-/// Two runs a point, 2 s apart: 10 and 20 s at 5 hops, 1000 s at 15, where the figure does not
-/// look. One of TCP's at 3.5 s did not finish.
+/// Two runs for each point, 2 s apart: 10 and 20 s at 5 hops, and 1000 s at 15 hops, which the
+/// figure leaves out. One run with TCP at 3.5 s did not finish.
 fn times() -> (Paper, Vec<ResultLine>) {
     let paper = Paper::load(Path::new("src/report/fixture/times")).unwrap();
     let lines = runs(&paper).unwrap().into_iter().map(|run| {
@@ -164,7 +164,8 @@ fn a_figure_of_times_has_intervals_the_optimum_and_its_own_runs_alone() {
     let (paper, lines) = times();
     let page = page(&paper, &lines, "x").unwrap();
     let page_text = text_of(&page);
-    // Two values 2 apart: 12.706 of 1. The optimum: 69 headers of 40 bytes and 100,000 at 0.8 Mb/s.
+    // The interval of two values that are 2 apart is 12.706. The optimum: 69 headers of 40 bytes
+    // and 100,000 bytes at 0.8 Mb/s.
     assert!(
         page_text.contains("|0.5|13.0 ± 12.7|23.0 ± 12.7|1.0|0.6|"),
         "{page_text}"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The paper's figures with today's senders, and where a plain one does better than what
-//! was published.
+//! The paper's figures with today's senders, and the points at which a plain sender is better than
+//! the published mechanism.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ use crate::results::{ResultLine, grouped, word};
 use crate::scenario::Run;
 use crate::statistics::{Mean, Standing};
 
-/// A figure for each sender, and the comparison that the paper's file asks for; nothing if
-/// no line has the figure's parameter. `runs` are today's, `own` the paper's own lines.
+/// A figure for each sender, and the comparison in the paper's claims file; nothing if no line has
+/// the figure's parameter. `runs` have today's senders, `own` are lines of the paper's own runs.
 pub(super) fn section(
     paper: &Paper,
     figure: &ClaimedFigure,
@@ -88,8 +88,8 @@ fn at(means: &[(f64, Option<Mean>)], x: f64) -> Option<Mean> {
     found.and_then(|(_, mean)| *mean)
 }
 
-/// A plain sender against the published mechanism, before that sender and before the
-/// paper's own.
+/// Compares a plain sender with the published mechanism: with the same sender behind it, and with
+/// the paper's own sender.
 fn comparison(
     compared: &TodaysComparison,
     drawn: &[(String, Figure<'_>)],
@@ -145,7 +145,7 @@ fn comparison(
     }
 }
 
-/// How a mean stands to another, with both.
+/// The comparison of one mean with another, with both values.
 fn cell(figure: &Figure<'_>, one: Option<Mean>, other: Option<Mean>) -> Markup {
     let text = |mean: Mean| figure.metric.text(mean.value);
     let standing = one

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which lines are judged together: one sender's, with one gateway of each scheme.
+//! Selects the lines that are judged together: those of one sender, with one gateway of each
+//! scheme.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +8,8 @@ use super::line::{SCHEME, parameter};
 use crate::results::{ResultLine, grouped, word};
 use crate::scenario::Run;
 
-/// The schemes by the names that today's scenarios give to gateways: `snoop` may be there
-/// with several sets of parameters.
+/// The scheme of each gateway name in today's scenarios: several names may be `snoop` with
+/// different parameters.
 pub(super) struct Kinds(BTreeMap<(String, String), String>);
 
 impl Kinds {
@@ -22,7 +23,7 @@ impl Kinds {
         Self(kinds.collect())
     }
 
-    /// The scheme of a line's gateway; its name, if no run is known that has it.
+    /// The scheme of a line's gateway; if no run has that name, the name itself.
     pub(super) fn of_line(&self, line: &ResultLine) -> String {
         let name = parameter(line, SCHEME);
         let known = self.0.get(&(line.scenario.clone(), name.clone()));
@@ -30,8 +31,7 @@ impl Kinds {
     }
 }
 
-/// A sender's lines, in as many columns as its gateways' schemes have sets of parameters,
-/// with their names.
+/// The lines of a sender in named columns: one column for each set of parameters of a scheme.
 pub(super) fn of<'a>(
     sender: &str,
     lines: &[&'a ResultLine],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is shown of lines as text: parameters, medians.
+//! Lines as text: parameters, medians.
 
 use crate::claims::Metric;
 use crate::results::{ResultLine, word};
@@ -17,7 +17,8 @@ pub(in crate::report) fn parameter(line: &ResultLine, name: &str) -> String {
         .map_or_else(|| "–".to_owned(), word)
 }
 
-/// The median, with the least and the most if they differ from it; or that there is none.
+/// The median, with the least and the greatest value if they differ. A line without the metric counts
+/// as not finished; `–`: there are no lines.
 pub(in crate::report) fn median_text(metric: Metric, lines: &[&ResultLine]) -> String {
     let values: Vec<f64> = lines
         .iter()
@@ -43,7 +44,7 @@ pub(in crate::report) fn median_text(metric: Metric, lines: &[&ResultLine]) -> S
     }
 }
 
-/// The least of the optima: senders differ in the options of their segments.
+/// The least optimum of the lines: it depends on the options of the sender's segments.
 pub(super) fn optimum(lines: &[&ResultLine]) -> String {
     let least = lines
         .iter()

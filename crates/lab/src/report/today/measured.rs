@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What was measured with today's senders: in the columns of one of the paper's tables, or
-//! by the gateway's scheme where that is all that is swept besides them.
+//! The results with today's senders: in the columns of one of the paper's tables, or a column for
+//! each scheme if nothing else is swept.
 
 use maud::{Markup, html};
 use serde_json::Value as Json;
@@ -16,8 +16,8 @@ use crate::results::{ResultLine, grouped, word};
 /// The name of the row with the lower bound.
 const NO_TRANSFER: &str = "no transfer can beat";
 
-/// A table of medians: its two headings, its columns, and rows of names with cells. A row with one
-/// name is about all that the names of the others distinguish.
+/// A table of medians: two headings, the columns, and rows of names with cells. A row with one name
+/// is about all rows of the other names.
 fn median_table(
     heads: [&str; 2],
     columns: &[String],
@@ -45,7 +45,7 @@ fn median_table(
     }
 }
 
-/// What was measured, in the columns of one of the paper's tables, with its figures.
+/// The results in the columns of one of the paper's tables, with its figures.
 pub(super) fn table(table: &ClaimedTable, lines: &[&ResultLine]) -> Markup {
     let values = lines
         .iter()
@@ -87,7 +87,7 @@ fn at<'a>(table: &ClaimedTable, column: &Json, lines: &[&'a ResultLine]) -> Vec<
     lines.iter().filter(is_at).copied().collect()
 }
 
-/// One figure a sender, one curve a scheme.
+/// A figure for each sender, with a curve for each scheme.
 fn figures(table: &ClaimedTable, values: &[Json], lines: &[&ResultLine]) -> Vec<Markup> {
     let Some(columns) = tables::columns(values) else {
         return Vec::new();
@@ -117,7 +117,7 @@ fn figures(table: &ClaimedTable, values: &[Json], lines: &[&ResultLine]) -> Vec<
     figures.collect()
 }
 
-/// What was measured where the scheme is all that differs: a row a sender.
+/// The results where only the scheme differs: a row for each sender.
 pub(super) fn by_scheme(paper: &Paper, title: &str, lines: &[&ResultLine]) -> Markup {
     let schemes = grouped(lines.iter().copied(), |line| parameter(line, SCHEME));
     let schemes: Vec<String> = schemes.into_iter().map(|(scheme, _)| scheme).collect();

@@ -9,7 +9,7 @@ use crate::scenario::Scenario;
 const SWEEPS: &str = "[[sweep]]\nname = \"path\"\npoints = [{ name = \"a b\", set = {} }, { name = \"c\", set = {} }]\n\
     [[sweep]]\nname = \"a\"\nkey = \"gateway.scheme\"\nvalues = [\"none\", \"hold\"]\n";
 
-/// A line for each run, as `of` makes it from its number.
+/// A line for each run, filled by `get` from the run's number.
 fn lines(more: &str, get: impl Fn(usize, &mut ResultLine)) -> Vec<ResultLine> {
     let text =
         format!("{more}[transfer]\nbytes = 2920000\n[wireless]\nrate_mbit_per_s = 20\n{SWEEPS}");
@@ -57,7 +57,7 @@ fn after_outages_a_cell_has_stalls_full_rate_and_bytes() {
         ]
     );
     assert!(foot.contains("4 runs of s on model"), "{foot}");
-    // By another parameter, and with a run that is missing.
+    // Another parameter gives the columns, and one run is missing.
     let (table, _) = comparison(&all[..3], Some("path"), &[]).unwrap();
     assert_eq!(header(&table), ["a", "a b", "c"]);
     assert_eq!(cells(&table)[1], ["hold", "0.10 - s, 5, 1.0", "not run"]);
@@ -128,13 +128,14 @@ fn the_longest_answers_of_all_repetitions_give_p99() {
     });
     let (table, _) = comparison(&all, None, &[]).unwrap();
     assert_eq!(header(&table)[3], "p99, hold less none, ms [95%]");
-    // Of 800 the ninth longest: six are slow there, forty here, the longest twenty in one repetition.
+    // The ninth longest of 800 answers counts. The first column has six slow ones. The second one has
+    // forty: the longest twenty are in one repetition.
     let row = &cells(&table)[0];
     assert_eq!(
         row[1..],
         ["10.0, 10.0, 2000.0", "10.0, 1992.0, 2000.0", "1486.0"]
     );
-    // One result without them: each by itself.
+    // One result has no longest times: then each repetition has its own percentile.
     let mut all = all;
     if let Some(latency) = &mut all[1].latency {
         latency.longest_ms.clear();

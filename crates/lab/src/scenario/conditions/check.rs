@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a scenario's values may be, beside what their types allow.
+//! Checks of a scenario's values that their types cannot make.
 
 use super::{Conditions, CrossTraffic, Stretch};
 use crate::scenario::gateway::SchemeChoice;
 use holdfast_files::document::DocumentError;
 
-/// Points of a time series at most.
+/// The largest number of points of a time series.
 const POINTS_MAX: f64 = 1e6;
 
 impl Conditions {
-    /// Refuses what no substrate could carry out as it is written.
+    /// Refuses conditions that no substrate could execute as they are written.
     pub(super) fn check(&self, record_interval_ms: f64) -> Result<(), DocumentError> {
         self.transfer
             .check()
@@ -62,7 +62,7 @@ impl Conditions {
         hops.find_map(|(name, hop)| hop.header_compression.then_some(name))
     }
 
-    /// What the base stations and the MH do is possible with these cells.
+    /// Checks that the base stations' and the MH's schemes are possible with these cells.
     fn check_mobile(&self) -> Result<(), DocumentError> {
         let within = |error: DocumentError| error.within("mobile");
         self.mobile.check_beside(&self.gateway).map_err(within)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All keys that a run reads, with their values, those too that its scenario leaves at their
-//! defaults: another version's defaults change no line.
+//! All keys that a run reads, with their values, also those with defaults: so a line does not
+//! depend on the defaults of another version.
 
 use serde_json::{Map, Value as Json};
 
@@ -10,11 +10,11 @@ use crate::scenario::keys::Keys;
 use crate::scenario::sweep::Parameters;
 
 impl Conditions {
-    /// All keys of these conditions, not drawn, with their values. Null: none. What a scheme does
-    /// not read is not there: the tables of other schemes, and handoffs with one cell.
+    /// All keys of these conditions, not drawn, with their values; null: none. Keys that the scheme
+    /// does not read are left out: tables of other schemes, and handoffs if there is one cell.
     ///
-    /// A hop's own keys are the downlink's, and `uplink` has those of the other direction; both
-    /// hosts have each their own table.
+    /// A hop's own keys are those of the downlink, and `uplink` has those of the other direction.
+    /// Each host has a table of its own.
     pub(crate) fn complete(&self) -> Parameters {
         let mut keys = Keys::default();
         keys.add("record", &self.record);
@@ -42,7 +42,7 @@ impl Conditions {
     }
 }
 
-/// What a table has differently from another one: a cell's from the wireless hop's.
+/// The keys of `table` that differ from those of `from`: a cell's from the wireless hop's.
 fn differing(mut table: Map<String, Json>, from: &Map<String, Json>) -> Map<String, Json> {
     table.retain(|key, value| from.get(key) != Some(value));
     table

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! LC and CWE at a Linux MH: the congestion control is registered for one run, and gets reports of
-//! the outages of the run's link, which are its handoffs, when they begin and end.
+//! LC and CWE at a Linux MH. The congestion control is registered for one run. It gets a report at
+//! the begin and the end of each outage of the link: these are the MH's handoffs.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
@@ -17,14 +17,14 @@ use holdfast_testbed::link_process::MH_IF;
 use crate::scenario::Conditions;
 use crate::transfer::TransferWatch;
 
-/// Between two looks at whether the links have started.
+/// The time between two checks whether the links have started.
 const START_LOOK: Duration = Duration::from_millis(1);
 
-/// Runs of this process so far.
+/// The number of runs of this process so far.
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
-/// Registers it if the MH is to use it: under a name of this run alone, for a
-/// registration is the whole kernel's.
+/// Registers the congestion control if the MH uses it. Its name is unique, because a registration
+/// is valid in the whole kernel.
 pub(super) fn register(conditions: &Conditions) -> anyhow::Result<Option<CongestionControl>> {
     if conditions.mh.congestion_control() != NAME {
         return Ok(None);
@@ -35,8 +35,8 @@ pub(super) fn register(conditions: &Conditions) -> anyhow::Result<Option<Congest
     Ok(Some(control))
 }
 
-/// Reports each outage at its time, from a thread of its own in the MH's namespace, until
-/// `over`.
+/// Reports each outage at its time, until `over` is set. Runs in a thread of its own, which enters
+/// the MH's namespace.
 pub(super) fn feed(
     control: &CongestionControl,
     mh: &NetNs,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What came of a run, as a line of results.
+//! Makes a line of results from a run's measurement.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ use crate::results::{Latency, LinkFigures, ResultLine, retransmission_ratio_perc
 use crate::scenario::{Conditions, DirectionChoice, HostConditions, Run};
 use crate::transfer::Measurement;
 
-/// What came of a run.
+/// The line of results.
 pub(super) fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLine> {
     let conditions = &run.conditions;
     let outages = conditions
@@ -76,7 +76,7 @@ pub(super) fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLi
     Ok(line)
 }
 
-/// Whether what arrived, all of it or not, is what was sent until there.
+/// Whether the bytes that arrived are the beginning of the bytes that were sent.
 fn is_intact(received: &Received) -> bool {
     // A connection that was never accepted has no hash.
     received.bytes() == 0
@@ -91,8 +91,8 @@ fn goodput_mbps(bytes: u64, last_byte_s: f64) -> f64 {
     }
 }
 
-/// What the wireless link did with packets in the data's direction until `end_s`; none where it has
-/// no such figures.
+/// The figures of the wireless link in the data's direction until `end_s`; none if the run has no
+/// such figures.
 fn link_figures(
     conditions: &Conditions,
     measured: &Measurement,
@@ -112,7 +112,7 @@ fn link_figures(
     Ok(Some(figures))
 }
 
-/// What arrived in the other direction, of all connections; `back_bytes` were to come on each.
+/// Adds the bytes in the other direction, of all connections; `back_bytes` were to be sent on each.
 fn add_back(line: &mut ResultLine, measured: &Measurement, back_bytes: u64) {
     if back_bytes == 0 {
         return;
@@ -128,7 +128,7 @@ fn add_back(line: &mut ResultLine, measured: &Measurement, back_bytes: u64) {
     }
 }
 
-/// When the connections together had the link's full rate after each outage.
+/// Adds the time from each outage to the link's full rate, which all connections reach together.
 fn add_full_rates(
     line: &mut ResultLine,
     conditions: &Conditions,
@@ -146,7 +146,7 @@ fn add_full_rates(
     line.note_full_rates(conditions, framing, end_s, &together(&flows));
 }
 
-/// How the bytes become packets.
+/// The sizes of packets.
 fn framing(conditions: &Conditions, timestamps: bool) -> Framing {
     let given = mss(conditions);
     let framing = Framing::new(given.unwrap_or(MSS_DEFAULT), timestamps);
@@ -163,7 +163,7 @@ fn kernel_release() -> anyhow::Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// What was set at both hosts, and at one of them.
+/// The kernel parameters that were set at both hosts, and at one of them.
 fn sysctls(conditions: &Conditions) -> Vec<(String, String)> {
     let pinned = HOST_SYSCTLS
         .iter()
@@ -198,8 +198,8 @@ mod tests {
     use holdfast_testbed::link_process::LinkEnd;
     use holdfast_testbed::seeded_file::SeededStream;
 
-    /// The line of flows that had all their 2,000,000 bytes at these seconds, of a run that ended at
-    /// 9 s.
+    /// The line of a run that ended at 9 s; each flow had all its 2,000,000 bytes at its time in
+    /// seconds.
     fn line_of(ends_s: &[f64], more: &str) -> ResultLine {
         const BYTES: u64 = 2_000_000;
         let flows = ends_s.len();
@@ -280,7 +280,7 @@ mod tests {
             bytes[wrong] ^= 1;
             assert!(!intact(&bytes), "{wrong}");
         }
-        // A byte left out, or come again.
+        // A byte is missing, or arrived twice.
         assert!(!intact(&sent[1..1000]));
         let again = [&sent[..1000], &sent[999..5000]].concat();
         assert!(!intact(&again));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The files of packets that a run's links write, and what is read from them.
+//! The packet files that a run's links write, and the results that are read from them.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,11 +15,11 @@ use crate::substrate::{ExecutionSettings, SubstrateKind, trace_file, trace_parts
 use crate::transfer::Measurement;
 use holdfast_files::packet_trace::Passing;
 
-/// Of a hop: the device toward the FH, and the one toward the MH; none: no file.
+/// The files of a hop: at the device toward the FH, and at the device toward the MH; none: no file.
 pub(super) type HopFiles = [Option<PathBuf>; 2];
 
-/// The files of each hop, the wired one first, then the cells: where they are asked for, or
-/// in the run's own folder if what a move cost is to be read from them.
+/// The files of each hop: the wired hop, then the cells. They are in the folder that the user
+/// named; if only the costs of moves need them, they are in the run's own folder.
 pub(super) fn files(run: &Run, settings: &ExecutionSettings, folder: &Path) -> Vec<HopFiles> {
     let moves = !run.conditions.moves.is_empty();
     let folder = settings.pcap.as_deref().or_else(|| moves.then_some(folder));
@@ -30,7 +30,7 @@ pub(super) fn files(run: &Run, settings: &ExecutionSettings, folder: &Path) -> V
         .collect()
 }
 
-/// Adds what the moves cost to a line.
+/// Adds the costs of the moves to a line.
 pub(super) fn add_handoffs(
     line: &mut ResultLine,
     conditions: &Conditions,
@@ -49,7 +49,7 @@ fn journal(
     files: &[HopFiles],
 ) -> anyhow::Result<Journal> {
     let mut journal = Journal::new(conditions.transfer.direction);
-    // The files have the wall clock, the links CLOCK_MONOTONIC.
+    // The files' times are wall-clock times, the links' times are CLOCK_MONOTONIC.
     let since_1970 = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time series of a run: what the sender's socket, the receiver and the link saw, laid
-//! over each other.
+//! Time series of a run, combined from those of the sender's socket, the receiver and the link.
 
 use holdfast_testbed::download::Received;
 use holdfast_testbed::link_process::LinkSample;
@@ -10,7 +9,7 @@ use crate::results::Series;
 use crate::scenario::{Conditions, DirectionChoice, Record};
 use crate::transfer::Measurement;
 
-/// The series that `conditions` ask for: a point for each sample of the sender's socket.
+/// The requested series, with a point for each sample of the sender's socket.
 pub(super) fn of(conditions: &Conditions, measured: &Measurement) -> Series {
     let wants = |record| conditions.record.contains(&record);
     let flow = &measured.flows[0];

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What really became of the segments that a sender's loss classifier has judged.
+//! The true fates of segments that a sender's loss classifier has judged.
 //!
-//! Each sending of a segment is followed over the links of its way: what a queue refuses
-//! is congestion; what enters a wireless link and does not come out is the handoff's if
-//! the cell was without the MH meanwhile, and an error of the channel if not. A segment
-//! that came to the FH was not lost: the handoff's if one kept its ACK away, and otherwise
-//! a false alarm, for which no judgement is right.
+//! Each sending of a segment is followed over the links. A drop by a queue is congestion. A segment
+//! that enters a wireless link and does not leave it was lost: by a handoff, if the MH had one
+//! meanwhile, and otherwise by an error of the channel. A segment that reached the FH was not lost:
+//! either a handoff delayed its ACK, or the judgement was a false alarm, which is never right.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +20,7 @@ use crate::results::Hits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Air,
-    /// Past the wireless link.
+    /// It has left the wireless link.
     Wire,
     Refused,
     Delivered,
@@ -33,12 +32,12 @@ struct Sending {
     fate: Fate,
 }
 
-/// Follows the segments of the MH.
+/// Follows the MH's segments.
 #[derive(Debug)]
 pub(super) struct Fates {
-    /// The hops with higher numbers are wires between router and base stations.
+    /// Hops with higher numbers are the wires between router and base stations.
     cells: u32,
-    /// By offset in the stream: each sending.
+    /// The sendings of each segment, by its offset in the stream.
     sendings: BTreeMap<u64, Vec<Sending>>,
 }
 
@@ -50,7 +49,7 @@ impl Fates {
         }
     }
 
-    /// A packet at a link; hop 0 is the wired one.
+    /// Notes an event of a packet at a link; hop 0 is the wired one.
     pub(super) fn note(
         &mut self,
         (hop, direction): (u32, Direction),
@@ -70,7 +69,8 @@ impl Fates {
             sendings.push(Sending { at: now, fate });
             return;
         }
-        // A second sending is a timeout later than the first, and past links in its turn.
+        // Of several sendings the latest is meant: the earlier ones have left this link, or are
+        // lost.
         let (from, to) = match (hop, event) {
             (1.., PacketEvent::Arrived) if packet.corrupted => return,
             (1.., PacketEvent::Arrived) => (Fate::Air, Fate::Wire),
@@ -90,7 +90,8 @@ impl Fates {
         }
     }
 
-    /// What became of what was judged; `handoffs` are begins and ends.
+    /// The classifier's hits, by the true fates of the judged segments. `handoffs` are begins and
+    /// ends.
     pub(super) fn hits(&self, judged: &[Judged], handoffs: &[[Instant; 2]]) -> Hits {
         let mut hits = Hits::default();
         for judged_segment in judged {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `[gateway]` as the simulator has it.
+//! Maps `[gateway]` to the simulator's settings.
 
 use anyhow::bail;
 use holdfast_core::{LinkSource, Scheme, Settings};
@@ -30,15 +30,15 @@ pub(super) fn plan(
     }))
 }
 
-/// From one message of a bad link to the next: a few in each retransmission timeout. Their authors'
-/// base station sends one for each attempt that fails.
+/// The time between two messages of a bad link: a few messages in each retransmission timeout. The
+/// authors' base station sends a message for each failed attempt.
 const BAD_LINK_EVERY: Duration = Duration::from_millis(100);
 
-/// What stands there instead of a gateway; none: nothing does.
+/// What runs at the base station instead of a gateway; none: plain forwarding.
 pub(super) fn base_station(conditions: &Conditions) -> Option<BaseStation> {
     match conditions.gateway.scheme {
         SchemeChoice::Split => Some(BaseStation::Splits(Box::new(SplitPlan {
-            // The FH sees the MH's own TCP. It does not move.
+            // The FH's peer has the MH's TCP settings, but does not move.
             toward_fh: unmoved(&conditions.mh),
             toward_mh: unmoved(&conditions.gateway.split),
             restarts: restarts(&conditions.gateway),
@@ -82,7 +82,7 @@ fn settings(conditions: &GatewayConditions) -> anyhow::Result<Option<Settings>> 
     }))
 }
 
-/// The source of its link reports.
+/// The source of the gateway's link reports.
 fn signal(conditions: &GatewayConditions, hops: &[Hop]) -> Option<LinkSignal> {
     let delay = seconds(conditions.signal_delay_ms / 1e3);
     let warned_before = (conditions.warning_ms > 0.0).then(|| seconds(conditions.warning_ms / 1e3));
@@ -94,7 +94,7 @@ fn signal(conditions: &GatewayConditions, hops: &[Hop]) -> Option<LinkSignal> {
             up_after: Some(delay),
             warned_before,
         }),
-        // "Down" cannot cross a link that is down; "up" takes the link's own delay.
+        // A message "down" cannot cross the link that is down; "up" needs the link's delay.
         SignalChoice::Mobile => Some(LinkSignal {
             source: LinkSource::Signal,
             down_after: None,

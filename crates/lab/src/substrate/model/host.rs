@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `[fh]` and `[mh]` as the simulator has them.
+//! Maps `[fh]` and `[mh]` to the simulator's settings.
 
 use holdfast_sim::tcp::settings::{DelayedAck, IdleRestart, LossRecovery, RtoFloor};
 use holdfast_sim::{Preset, TcpSettings};
 
 use crate::scenario::{HostConditions, PRESET_DEFAULT, seconds};
 
-/// The one kernel parameter that the model reads: `0`, or the window restarts after silence.
+/// The one kernel parameter that the model reads; `0`: the window does not restart after silence.
 const AFTER_IDLE: &str = "net.ipv4.tcp_slow_start_after_idle";
 
-/// A host's TCP: its preset's, or that of its congestion control, and what is set besides.
+/// A host's TCP: that of its preset or congestion control, changed by the scenario's keys.
 pub(super) fn tcp(conditions: &HostConditions) -> TcpSettings {
     let preset = conditions.model_preset().unwrap_or(PRESET_DEFAULT);
     let mut tcp = preset.settings();
@@ -37,7 +37,7 @@ pub(super) fn tcp(conditions: &HostConditions) -> TcpSettings {
     }
     if let Some(bytes) = conditions.window_bytes_max {
         tcp.receive_buffer_bytes = bytes;
-        // The other end could not fill such a window from a smaller buffer.
+        // `[hosts]` sets this window at both ends: a smaller send buffer could not fill it.
         tcp.send_buffer_bytes = tcp.send_buffer_bytes.map(|own| own.max(bytes));
     }
     if let Some(bytes) = conditions.send_buffer_bytes {
@@ -45,7 +45,7 @@ pub(super) fn tcp(conditions: &HostConditions) -> TcpSettings {
     }
     if let (Some(Preset::Reno2005), Some(bytes)) = (conditions.preset, conditions.window_bytes_max)
     {
-        // ns-2's `window_` is the sender's own, and its first `ssthresh_`.
+        // ns-2's `window_` limits the sender itself, and sets its first `ssthresh_`.
         tcp.initial_ssthresh_bytes = Some(bytes);
     }
     tcp.dup_ack_delay = conditions.dup_ack_delay_ms.map(|ms| seconds(ms / 1e3));
@@ -55,14 +55,14 @@ pub(super) fn tcp(conditions: &HostConditions) -> TcpSettings {
     tcp
 }
 
-/// A host with a preset, and a value for each key: those of the preset where none are given.
+/// A host with a preset, and a value for each key: missing values are those of the preset.
 pub(in crate::substrate) fn in_full(conditions: &HostConditions) -> HostConditions {
     let tcp = tcp(conditions);
     let (RtoFloor::Timeout(floor) | RtoFloor::Variance(floor)) = tcp.rto.floor;
     let tick = tcp.rto.timer_tick;
     let restarts = tcp.idle_restart != IdleRestart::Never;
     let numbers = conditions.on_handoff.reads_numbers();
-    // With ns-2's preset a window that is given is the first `ssthresh`, too.
+    // With ns-2's preset a given window is also the first `ssthresh`, so none is added.
     let window_bytes_max = match conditions.model_preset() {
         Some(Preset::Reno2005) => conditions.window_bytes_max,
         _ => Some(tcp.receive_buffer_bytes),
@@ -147,9 +147,9 @@ mod tests {
         let own = fh("preset = \"reno43bsd\"").send_buffer_bytes;
         assert_eq!(own, Some(16 << 10));
         assert_eq!(get(65_535), (65_535, Some(65_535)));
-        // A host that advertises little may send much.
+        // A host with a small receive window may have a large send buffer.
         assert_eq!(get(4096), (4096, own));
-        // And one without a bound gets none.
+        // A host without a bound gets none.
         let unbounded = fh("preset = \"linux-reno\"\nwindow_bytes_max = 65535");
         assert_eq!(unbounded.send_buffer_bytes, None);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `[mobile]` as the simulator has it.
+//! Maps `[mobile]` to the simulator's settings.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::scenario::{
     Conditions, MobileConditions, MobileSchemeChoice, MobileSignalChoice, seconds,
 };
 
-/// What the MH does for its own flows, and its reports; none: it does nothing.
+/// The MH's scheme for its own flows, and its reports; none: it has none.
 pub(super) fn plan(conditions: &Conditions) -> Option<MobilePlan> {
     let mobile = &conditions.mobile;
     let reported_after = reported_after(mobile);
@@ -21,12 +21,12 @@ pub(super) fn plan(conditions: &Conditions) -> Option<MobilePlan> {
         reported_after,
         warned_before: (mobile.warning_ms > 0.0).then(|| seconds(mobile.warning_ms / 1e3)),
         false_alarm_at: None,
-        // Where every outage is reported the committed runs were made without.
+        // The stored results of runs with reports were made without detection of silence.
         detects_silence: reported_after.is_none(),
     })
 }
 
-/// The engine at its interface; none: there is none.
+/// The engine at the MH's interface; none: there is none.
 pub(super) fn engine(conditions: &MobileConditions) -> Option<MobileEnginePlan> {
     let flows_max = MobileDaemon::default().flows_max as usize;
     (conditions.scheme == MobileSchemeChoice::Auto).then(|| MobileEnginePlan {
@@ -42,7 +42,7 @@ fn reported_after(conditions: &MobileConditions) -> Option<Duration> {
     }
 }
 
-/// By the names that the daemon's status has.
+/// The counters by their names in the daemon's status.
 pub(super) fn counters(counters: &MobileHostCounters) -> BTreeMap<String, u64> {
     let named = [
         ("frozen", counters.frozen),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who watches a run's packets: the files of packets, and the journal of moves.
+//! Observers of a run's packets: they fill the packet files and the journal of moves.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::scenario::{OnHandoffChoice, Run};
 use crate::substrate::{SubstrateKind, trace_file, trace_parts};
 use holdfast_files::packet_trace::{PacketTrace, Passing};
 
-/// What is wanted of a run's packets.
+/// What is recorded of a run's packets.
 pub(super) struct Watcher {
     tracer: Option<Tracer>,
     journal: Option<Keeper>,
@@ -24,7 +24,7 @@ pub(super) struct Watcher {
 }
 
 impl Watcher {
-    /// Its packets go to files in `pcap`; a journal is kept if the MH moves.
+    /// Packets go to files in `pcap`; a journal is filled if the MH moves.
     pub(super) fn create(run: &Run, pcap: Option<&Path>) -> anyhow::Result<Self> {
         let tracer = pcap.map(|folder| Tracer::create(folder, run)).transpose()?;
         let journal = (!run.conditions.moves.is_empty()).then(|| Keeper {
@@ -40,7 +40,7 @@ impl Watcher {
         })
     }
 
-    /// Writes what is left.
+    /// Writes the rest of the packets, and returns what was collected.
     pub(super) fn finish(self) -> anyhow::Result<(Option<Journal>, Option<Fates>)> {
         if let Some(tracer) = self.tracer {
             tracer.finish()?;
@@ -67,7 +67,7 @@ impl Observer for Watcher {
     }
 }
 
-/// The hop of a link, the wired one first, then the cells; and its direction.
+/// The direction of a link, and the number of its hop: the wired one is 0, then the cells.
 const fn position(link: LinkId) -> (u32, Direction) {
     let direction = if link.0.is_multiple_of(2) {
         Direction::Downlink
@@ -105,9 +105,9 @@ impl Keeper {
     }
 }
 
-/// Writes every packet as it enters and as it leaves a link; the run begins in 1970.
+/// Writes every packet when it enters and when it leaves a link. A run begins at 1970-01-01.
 struct Tracer {
-    /// Of each hop, for both devices.
+    /// For each hop the files of both devices.
     traces: Vec<[(String, PacketTrace); 2]>,
     failed: Option<anyhow::Error>,
 }

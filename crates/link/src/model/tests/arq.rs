@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Retransmission by the link: order, limits, and what it costs those behind.
+//! Retransmission by the link: order, limits, and the delay of the packets behind.
 
 use super::*;
 use crate::settings::ArqSettings;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! All random parts together: the same seed gives the same, and whatever the settings, each
-//! packet is accounted for.
+//! All random parts together: the same seed gives the same results, and each packet is accounted
+//! for with any settings.
 
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn rich(effect: OutageEffect) -> LinkSettings {
     }
 }
 
-/// FNV-1a over packet numbers, arrival times and turned bits.
+/// FNV-1a over packet numbers, arrival times and flipped bits.
 fn fingerprint(link: &mut LinkModel<u64>, seconds: u64) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut mix = |value: u64| {
@@ -186,7 +186,7 @@ proptest! {
             let c = link.counters();
             prop_assert_eq!(c.offered_packets, c.delivered_packets + c.dropped_packets() + link.packets_inside() as u64);
         }
-        // From here by its own timer: it must come to an end and miss nothing.
+        // From here on by the link's own timer: the link must become empty and lose count of no packet.
         let (mut wakes, mut last_at) = (0, us(now_us));
         while let Some(at) = link.poll_timeout() {
             let before = out.len();

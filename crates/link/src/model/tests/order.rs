@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose turn it is: two stations, and what goes ahead of ordinary packets.
+//! The order of packets: two stations, and packets that go ahead of ordinary ones.
 
 use proptest::prelude::*;
 
@@ -65,7 +65,7 @@ fn a_full_queue_of_one_priority_drops_its_own_newcomers_and_no_others() {
     let mut offer = |priority, packet, len_bytes| {
         link.enqueue_from(Station::First, priority, packet, len_bytes, ms(0))
     };
-    // On the medium at once, and counts in no queue.
+    // Sent at once: it counts in no queue.
     assert_eq!(offer(Priority::Ahead, 0, 1500), Enqueue::Enqueued);
     for (priority, first) in [(Priority::Ordinary, 10), (Priority::Ahead, 20)] {
         assert_eq!(offer(priority, first, 1500), Enqueue::Enqueued);
@@ -116,8 +116,8 @@ fn an_outage_that_loses_takes_what_waits_ahead_too() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Without bit errors and jitter nothing but the order differs, and within a station
-    /// and priority not even that.
+    /// Without bit errors and jitter only the order differs, and it stays the same within a station
+    /// and a priority.
     #[test]
     fn priorities_change_the_order_between_queues_alone(
         seed: u64,
@@ -143,7 +143,7 @@ proptest! {
             let own = out.iter().map(|d| d.packet).filter(|&n| kinds[n] == kind);
             prop_assert!(own.is_sorted());
         }
-        // The link is never idle while something waits: it ends when one queue would.
+        // The link is never idle while a packet waits: it ends when a link with one queue would.
         let mut one_queue = LinkModel::from_plan(&plan, seed);
         let mut now_us = 0;
         for (n, &(gap_us, len_bytes, ..)) in packets.iter().enumerate() {

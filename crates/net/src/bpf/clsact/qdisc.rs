@@ -59,7 +59,7 @@ impl Qdisc {
 
     /// The kind that it has.
     pub(super) fn kind(&self) -> io::Result<String> {
-        // Otherwise the kernel answers a group alone.
+        // Without this flag the kernel sends the answer to a multicast group alone.
         let answers = request(self.message(GET_QDISC, PARENT), NLM_F_ECHO)?;
         let kind = answers.iter().find_map(Message::kind);
         kind.ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -87,7 +87,7 @@ impl Qdisc {
         } else {
             HANDLE
         };
-        // The family and the last field are none.
+        // The family and the last field are 0.
         let fields = [0, self.ifindex, handle, parent, 0];
         Message {
             message_type,
@@ -117,12 +117,12 @@ impl Message {
         self.octets.extend(length.to_ne_bytes());
         self.octets.extend(KIND.to_ne_bytes());
         self.octets.extend(kind.as_bytes());
-        // The text's end, and what the next attribute would be aligned with.
+        // The 0 at the text's end, and padding.
         self.octets.resize(HEADER_BYTES + 12, 0);
         self
     }
 
-    /// The kind that it names, if it does so first, as the kernel does.
+    /// The kind, if it is the first attribute, as in the kernel's messages.
     fn kind(&self) -> Option<String> {
         let attribute = self.octets.get(HEADER_BYTES..)?;
         let (header, value) = attribute.split_first_chunk::<4>()?;

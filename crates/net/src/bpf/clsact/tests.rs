@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Qdiscs of others at the interface, in namespaces.
+//! Interfaces that have a qdisc already, in namespaces.
 
 use std::process::Command;
 
@@ -76,7 +76,7 @@ fn an_ingress_qdisc_can_be_added_when_the_last_program_has_left() {
     beside_interface(|| {
         let path = attach().unwrap();
         let keep = attach_keep();
-        // Who has made the qdisc leaves first.
+        // The path that has made the qdisc is dropped first.
         drop(path);
         assert!(tc("filter show dev w0 egress").contains("link_egress"));
         drop(keep);
@@ -103,7 +103,7 @@ fn a_clsact_qdisc_of_others_or_with_their_filters_stays() {
         other.attach().unwrap();
         drop(path);
         assert!(tc("filter show dev w0 ingress").contains("give_up"));
-        // Its maker takes it away when the others have left.
+        // This process has made the qdisc, and removes it when the filters of others are gone.
         other.detach().unwrap();
         drop(attach().unwrap());
         assert!(!qdiscs().contains("clsact"), "{}", qdiscs());

@@ -34,7 +34,7 @@ pub(super) struct Neighbour {
     pub(super) trust: Trust,
 }
 
-/// How well it is known.
+/// How far the entry of a neighbour can be trusted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Trust {
     /// It has to be resolved.
@@ -171,7 +171,7 @@ impl Kernel {
 
     /// Neighbours of the interface that have changed, the oldest first.
     ///
-    /// Errors: some are lost ([`is_overrun`]); no older one is left.
+    /// Errors: changes were lost ([`is_overrun`]), and all older ones are dropped.
     pub(super) fn take_changes(&self) -> io::Result<Vec<(IpAddr, Neighbour)>> {
         let mut changed = Vec::new();
         for _ in 0..READ_MAX {
@@ -181,8 +181,8 @@ impl Kernel {
                     changed.extend(payloads.filter_map(|payload| self.change(&payload)));
                 }
                 Err(error) if is_overrun(&error) => {
-                    // Those before the loss would be taken for newer than the state that is queried now. Later
-                    // ones may go too: the state is queried after them.
+                    // Reports from before the loss would be taken for newer than the state that is queried
+                    // next. Later ones are dropped too: that query comes after them.
                     for _ in 0..DROPPED_MAX {
                         let Ok(Some(_)) = self.changes.receive::<RouteNetlinkMessage>() else {
                             break;

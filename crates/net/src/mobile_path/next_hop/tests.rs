@@ -75,7 +75,7 @@ fn where_reports_were_lost_the_present_address_counts_and_no_older_report() {
             may_be_late: true,
         });
         assert_eq!(follower.waiting.next_hops(), [ROUTER]);
-        // The first report finds room, the last one does not.
+        // The kernel has room for the first report, not for the last one.
         batch.clear();
         neighbour(&mut batch, "10.0.0.1", 7, "reachable");
         for number in 0..REPORTS {

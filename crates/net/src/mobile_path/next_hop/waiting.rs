@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Frames that went to the noted address, and may have to go to another one: a few at a time, in the
-//! order in which they came.
+//! Frames that went to the noted address, and may have to go to another one. They leave a few at a time,
+//! in the order in which they came.
 //!
-//! After an outage of many flows there are up to [`FRAMES_MAX`] of them, and one word of the kernel
-//! makes all of them due. Sent in one go they would fill what the socket and the device keep, and the
-//! rest would be lost, what the owner of the socket sends at that moment too.
+//! After an outage of many flows there are up to [`FRAMES_MAX`] frames, and one report of the kernel makes
+//! all of them due. Sent at once they would fill the queues of socket and device. The rest would be lost,
+//! and also what the owner of the socket sends at that moment.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,20 +14,20 @@ use std::time::{Duration, Instant};
 use super::kernel::{Neighbour, Trust};
 use super::{FRAMES_MAX, Mac};
 
-/// Where its destination stands in a frame of Ethernet.
+/// The destination address in an Ethernet frame.
 const DESTINATION: std::ops::Range<usize> = 0..6;
-/// No answer comes any more: the kernel sends three requests, a second apart.
+/// After this time no answer comes any more: the kernel sends three requests, a second apart.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// This many leave at once: an eighth of what the smallest usual queues of a device hold (256)...
+/// Frames that leave at once: an eighth of a device's smallest usual queue (256 frames).
 pub(super) const BURST: usize = 32;
-/// ... and the next ones after this. That is 16,000 a second, 8 Mb/s of ACKs by IPv4: all that can
-/// wait are sent in a quarter of a second.
+/// The time between two bursts. So 16,000 frames leave in a second, or 8 Mb/s of IPv4 ACKs, and
+/// [`FRAMES_MAX`] frames leave in a quarter of a second.
 pub(super) const PAUSE: Duration = Duration::from_millis(2);
-/// What finds no room is tried again after this time, twice as long each time, ...
+/// A frame that finds no room is tried again after this time. Each further wait is twice as long.
 const FULL_PAUSE: Duration = Duration::from_millis(4);
-/// ... up to this.
+/// The longest such wait.
 const FULL_PAUSE_MAX: Duration = Duration::from_millis(64);
-/// A frame follows this many announcements of another address: any host on the network can make them up.
+/// A frame follows at most this many announcements of another address: any host can forge them.
 const TURNS_MAX: u8 = 4;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct Frame {
     since: Instant,
     went_to: Mac,
     goes_to: Mac,
-    /// Then it waits for no other word.
+    /// `goes_to` is final: the frame waits for no further report.
     is_last: bool,
     turns: u8,
     octets: Vec<u8>,
@@ -47,7 +47,7 @@ impl Frame {
         self.goes_to != self.went_to
     }
 
-    /// A report of the kernel about its next hop.
+    /// Handles a report of the kernel about the frame's next hop.
     fn on_neighbour(&mut self, neighbour: Neighbour) {
         if let Some(mac) = neighbour.mac
             && self.turns < TURNS_MAX
@@ -63,7 +63,7 @@ impl Frame {
 #[derive(Debug)]
 pub(super) struct Waiting {
     frames: VecDeque<Frame>,
-    /// How many may leave before `next_at`.
+    /// Frames that may leave before `next_at`.
     room: usize,
     next_at: Option<Instant>,
     full_pause: Duration,
@@ -79,10 +79,10 @@ impl Waiting {
         }
     }
 
-    /// A frame went to the address in its header; its next hop is known so well.
+    /// Adds a frame that went to the address in its header. `neighbour` is the kernel's entry for its next hop.
     ///
-    /// The oldest goes for the newest if there is no room, of those that wait for a word if there are any:
-    /// of an outage before they are useless.
+    /// If there is no room, it replaces the oldest frame that waits for a report: a frame of an earlier outage
+    /// is useless. If none waits, it replaces the oldest frame.
     pub(super) fn add(
         &mut self,
         next_hop: IpAddr,
@@ -103,7 +103,7 @@ impl Waiting {
             octets,
         };
         frame.on_neighbour(neighbour);
-        // One that has answered lately may not be there any more; a newer one announces itself.
+        // A neighbour that has answered lately may be away by now. A newer one announces itself.
         frame.is_last = neighbour.trust == Trust::Fixed;
         if frame.is_last && !frame.is_due() {
             return;
@@ -116,7 +116,7 @@ impl Waiting {
         self.frames.push_back(frame);
     }
 
-    /// The kernel reports something new of a next hop.
+    /// Handles a report of the kernel that a next hop has changed.
     pub(super) fn note_change(&mut self, next_hop: IpAddr, neighbour: Neighbour, now: Instant) {
         self.forget_old(now);
         self.frames.retain_mut(|frame| {
@@ -127,7 +127,7 @@ impl Waiting {
         });
     }
 
-    /// The next hops that may have news.
+    /// The next hops of all frames.
     pub(super) fn next_hops(&self) -> Vec<IpAddr> {
         let mut next_hops: Vec<_> = self.frames.iter().map(|frame| frame.next_hop).collect();
         next_hops.sort_unstable();
@@ -141,7 +141,8 @@ impl Waiting {
             .filter(|_| self.frames.iter().any(Frame::is_due))
     }
 
-    /// Sends what may leave now, by `send`, which also gets whether it is IPv4. Whether there was room.
+    /// Sends the frames that may leave now. `send` gets a frame, and whether it is IPv4. Returns whether there
+    /// was room.
     pub(super) fn transmit(
         &mut self,
         now: Instant,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is noted, against the cases that the simulator's notes are held against too.
+//! The noted records, with the cases that test the simulator's records too.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +26,12 @@ fn spec(line: &Line, flow: FlowKey) -> Spec {
 /// Runs a flow's lines at their times. Hardly any time passes while a program runs.
 fn run(loaded: &Loaded, lines: &[Line], flow: FlowKey) {
     let began = monotonic_ns();
-    // When the last line of a ms was run: from, to.
+    // Begin and end of the run of a millisecond's last line.
     let mut ran_ns = BTreeMap::new();
     for line in lines {
         sleep_until(began + line.at_ms * 1_000_000);
         let frame = spec(line, flow).frame_with(&line.sack);
-        // The kernel's own clock is some hundred ns behind what it gives a program.
+        // The kernel's clock here is some hundred ns behind the clock of a program.
         let from = monotonic_ns() - 1_000;
         if line.is_downlink {
             loaded.run("mobile_ingress", &frame);

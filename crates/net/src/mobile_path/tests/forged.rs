@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// The segment with numbers beside what an end of the connection could send.
+/// The segment with numbers that no end of the connection could send.
 fn beside(fits: Spec) -> [Spec; 4] {
     [
         Spec { ack: 1_001, ..fits },

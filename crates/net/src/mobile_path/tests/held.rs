@@ -325,8 +325,8 @@ fn a_pause_releases_the_segment_and_is_reported() {
     assert_eq!(reported.len(), 1);
     assert_eq!(reported[0].ack, SeqNum::new(own.ack));
     // If the daemon hangs, the flow stays in this list.
-    let unsaid = loaded.maps.unsaid_flows().unwrap();
-    assert!(unsaid.iter().any(|noted| noted.flow.key == key));
+    let unacknowledged = loaded.maps.unacknowledged_flows().unwrap();
+    assert!(unacknowledged.iter().any(|noted| noted.flow.key == key));
     let noted = loaded.maps.paused(&reported[0]).unwrap().unwrap();
     assert_eq!(noted.flow.key, key);
     let withheld = loaded.maps.withheld(&key).unwrap().unwrap();
@@ -334,7 +334,7 @@ fn a_pause_releases_the_segment_and_is_reported() {
     assert_eq!(withheld.floor, Some(SeqNum::new(own.ack)));
     assert_eq!(loaded.leaves(&own).0, own.ack, "never a lower ACK");
     assert!(
-        loaded.maps.unsaid_flows().unwrap().is_empty(),
+        loaded.maps.unacknowledged_flows().unwrap().is_empty(),
         "the ACK is sent"
     );
     // The same timer serves the next withheld segment.

@@ -3,10 +3,10 @@
 
 use super::*;
 
-/// `TestRng`'s seed, printed by who uses it.
+/// The seed of `TestRng`; each test prints it.
 pub(crate) const SEED: u64 = 20_000_526;
 
-/// Numbers that look like any (xorshift).
+/// Pseudo-random numbers (xorshift).
 pub(super) struct TestRng(pub(super) u64);
 
 impl TestRng {
@@ -111,7 +111,7 @@ fn extended(base: fn(FlowKey) -> Spec) -> Vec<Vec<u8>> {
     ]
 }
 
-/// The frames, and thousands of others that come of damaging them.
+/// The frames, and thousands of damaged copies.
 pub(super) fn damaged(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut rng = TestRng(SEED);
     let long = |frame: &&Vec<u8>| frame.len() > 60;
@@ -136,9 +136,9 @@ pub(crate) fn frames(downlink: bool) -> Vec<Vec<u8>> {
     }))
 }
 
-/// Runs each frame through `program`, after what begins the flow anew, and hands what came of
-/// it to `judge`. Those that the test facility refuses, since it wants a whole IP header, are
-/// few.
+/// Runs each frame through `program`, after frames that begin the flow anew, and gives the
+/// result to `judge`. The kernel refuses to run only a few frames: those without a whole IP
+/// header.
 fn run_hostile(
     loaded: &Loaded,
     program: &str,
@@ -172,7 +172,7 @@ fn hostile_packets_pass_out_unchanged_or_with_their_window_closed_and_nothing_el
     for is_v6 in [false, true] {
         loaded.close(&flow(is_v6, 4_000));
     }
-    // Options that are not understood stay with a flow: it begins anew each time.
+    // A flow stays opaque after unknown options: so it begins anew each time.
     let begin = [false, true].map(|is_v6| {
         let flags = Flags::SYN;
         let spec = Spec::uplink(flow(is_v6, 4_000));

@@ -71,7 +71,7 @@ fn the_flow_map_has_a_limit_and_keeps_the_newest() {
         "{}",
         closed.len()
     );
-    // A flow that was evicted is open again.
+    // The window of an evicted flow is open again.
     let until = monotonic_ns() + 3_600_000_000_000;
     loaded.maps.set_orders_until(Instant::from_nanos(until));
     for port in [1_000, 8_999] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is noted of a flow, and ACKs made of it.
+//! The record of a flow, and the ACKs that are made from it.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn the_newest_ack_of_each_flow_is_noted() {
             ..spec
         };
         loaded.egress(&data.frame_with(&sack));
-        // Overtaken on another processor.
+        // An ACK that a newer one on another processor has overtaken.
         loaded.egress(
             &Spec {
                 ack: 69_000,
@@ -87,7 +87,7 @@ fn a_round_trip_is_measured_by_clocks_and_by_acks_but_not_by_what_was_sent_again
             clocks: Some((31, 39)),
             ..Spec::downlink(key)
         };
-        // Data keeps coming, or the answer would look like one after a pause of the FH.
+        // Data keeps coming: otherwise the answer would look like one after a pause of the FH.
         for _ in 0..10 {
             sleep_until(monotonic_ns() + 1_000_000);
             loaded.ingress(&old.frame());
@@ -145,7 +145,7 @@ fn a_handshake_gives_scale_and_round_trip_and_a_fin_ends_the_flow() {
     };
     let key = flow(true, 4_000);
     let with_scale = |mut frame: Vec<u8>, shift: u8| {
-        // Instead of the clocks: NOP, window scale, and NOPs; SACK permitted by the MH alone.
+        // Instead of timestamps: NOP, window scale, and NOPs. The MH alone permits SACK.
         let at = LINK + 40 + 20;
         frame[at..at + 12].copy_from_slice(&[1, 3, 3, shift, 1, 1, 1, 1, 1, 1, 1, 1]);
         if shift == 9 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The quick way of reading a segment against the long one: the same packets through both leave the
-//! same, and leave the same notes.
+//! Compares the quick and the slow code that reads segments: with both, the same packets leave in the
+//! same form, and leave the same records.
 
 use super::*;
 
-/// The programs with the quick way and without, those with the barriers of processors that reorder
-/// stores.
+/// The programs with the quick code, and the programs without it. The latter have the barriers for
+/// processors that reorder stores.
 struct Readers {
     quick: Loaded,
     slow: Loaded,
@@ -32,8 +32,8 @@ impl Readers {
         check(&self.slow);
     }
 
-    /// Runs it by both readers: what was answered, and the frame as it left; none if the kernel refuses
-    /// to run it.
+    /// Runs the frame by both readers. Returns the answer, and the frame as it left; none if the kernel
+    /// refuses to run it.
     fn run(
         &self,
         program: &str,
@@ -193,7 +193,7 @@ fn by_both_ways_what_is_withheld_and_renewed_leaves_the_same() {
     let test = "by_both_ways_what_is_withheld_and_renewed_leaves_the_same";
     let settings = ProgramSettings {
         withholds: true,
-        // One for which the kernel has no room would make a difference.
+        // A timer for which the kernel has no memory would make a difference.
         has_timers: false,
         ..plain()
     };
@@ -205,7 +205,7 @@ fn by_both_ways_what_is_withheld_and_renewed_leaves_the_same() {
     let woken = Woken {
         released: SeqNum::new(10),
         stale: Some(35),
-        // It stands still: the two readers run one after the other.
+        // The clock stands still: the two readers run one after the other.
         ticks_per_s: 0,
         echo: 7_000,
         at: boottime(),
@@ -231,7 +231,7 @@ fn by_both_ways_what_is_withheld_and_renewed_leaves_the_same() {
             if number % 20 == 0 {
                 loaded.begin(*flow, 7, 70_000);
             }
-            // What bulk is depends on the time, which is set here.
+            // Whether a flow is bulk depends on the time, which is set here.
             loaded.put_bulk_from(*flow, 60_000, 1_000);
             if flows[..3].contains(flow) {
                 loaded.maps.wake(flow, &woken).unwrap();
@@ -241,7 +241,7 @@ fn by_both_ways_what_is_withheld_and_renewed_leaves_the_same() {
         changed += u32::from(ran.is_some_and(|(_, left)| left != *frame));
         readers.assert_same_notes(&[*flow], &case);
     }
-    // Of opaque flows nothing is renewed.
+    // No echo of an opaque flow is replaced.
     assert!(changed > 300, "{changed}");
 }
 
@@ -255,7 +255,7 @@ fn by_both_ways_raw_ip_leaves_the_same_notes() {
     let Some(readers) = Readers::new(test, &raw, settings(&raw, FLOWS, None)) else {
         return;
     };
-    // The kernel reads a type of Ethernet where the address of the MH begins, or goes on.
+    // For raw IP the kernel reads an Ethernet type at bytes of the MH's address.
     let mut flows = flows();
     for flow in &mut flows {
         let is_v4 = flow.mh.address.is_ipv4();
@@ -265,7 +265,7 @@ fn by_both_ways_raw_ip_leaves_the_same_notes() {
     let mut rng = TestRng(SEED);
     for number in 0..4_000 {
         let (spec, sack, gso_size) = segment(&mut rng, &flows);
-        // It takes no packet for the host's own that has no address of Ethernet.
+        // The kernel takes no packet without an Ethernet address for the host's own.
         if spec.downlink {
             continue;
         }

@@ -47,8 +47,8 @@ fn split_connection_delivers_closes_and_repairs_at_the_base_station() {
     }
 }
 
-/// With ACKs from the MH alone nothing is acknowledged that it has not; a split connection
-/// acknowledges what it has buffered.
+/// With ACKs only from the MH, nothing is acknowledged that the MH does not have. A split
+/// connection acknowledges what it has buffered.
 #[test]
 fn only_a_split_connection_acknowledges_ahead_of_the_receiver() {
     let plain = download(2_000_000, Preset::NewReno, &lossy());
@@ -78,8 +78,8 @@ fn sender_of_a_split_connection_has_no_timeout_in_an_outage() {
     assert_eq!(transfer.sender.timeouts, 0);
 }
 
-/// What the node had acknowledged is lost with it. The sender learns that by a RST; the receiver is
-/// silent and does not.
+/// The node loses what it had acknowledged. The sender learns that from a RST. The receiver sends
+/// nothing, and does not learn it.
 #[test]
 fn restart_of_a_split_connections_node_ends_the_connection() {
     let mut split = splitting(
@@ -98,8 +98,8 @@ fn restart_of_a_split_connections_node_ends_the_connection() {
     assert!(transfer.delivered_bytes < 5_000_000);
 }
 
-/// The link keeps what it has in an outage, as one that retransmits; the sender that knows the
-/// messages waits, the other one sends what the link has already.
+/// The link stores packets in an outage, like a link that retransmits. The sender that heeds the
+/// messages waits. The other one retransmits what the link already has.
 #[test]
 fn messages_of_a_bad_link_spare_a_sender_timeouts() {
     let mut radio = radio();
@@ -108,7 +108,7 @@ fn messages_of_a_bad_link_spare_a_sender_timeouts() {
     let run = |messages: bool, heeds: bool| {
         let mut experiment = download(5_000_000, Preset::NewReno, &radio);
         experiment.transfers[0].fh.heeds_bad_link = heeds;
-        // Link and queue have room for it: nothing is lost.
+        // Link and queue have room for this window: nothing is lost.
         experiment.transfers[0].mh.receive_buffer_bytes = 150_000;
         experiment.base_station = messages.then_some(BaseStation::ReportsBadLink {
             every: Duration::from_millis(100),
@@ -190,7 +190,7 @@ fn each_attempt_that_fails_is_reported_and_spares_timeouts() {
     assert!((50..=200).contains(&messages), "{messages}");
 }
 
-/// Bit errors and an outage: each remedy has something to do.
+/// Bit errors and an outage, so that each mechanism has something to do.
 fn damaged() -> LinkSettings {
     LinkSettings {
         outages: one_outage(1.0, 4.0),
@@ -198,7 +198,7 @@ fn damaged() -> LinkSettings {
     }
 }
 
-/// What reads no segment changes no packet: the runs are equal to the bit.
+/// A node that reads no segments changes no packet: the runs are equal to the bit.
 #[test]
 fn with_encrypted_headers_each_base_station_is_a_router() {
     let plain = download(3_000_000, Preset::NewReno, &damaged());
@@ -237,7 +237,7 @@ fn with_encrypted_headers_each_base_station_is_a_router() {
     }
 }
 
-/// Encryption is no matter for what an end, or the link alone, does.
+/// Encryption has no effect on mechanisms of an end or of the link.
 #[test]
 fn with_encrypted_headers_what_the_ends_and_the_link_do_is_the_same() {
     let plain = download(3_000_000, Preset::NewReno, &damaged());

@@ -38,7 +38,7 @@ fn counter(outcome: &Outcome, name: &str) -> u64 {
     found.expect("a counter").1
 }
 
-/// Transfer time in seconds, the outage not counted.
+/// Transfer time in seconds, without the outage.
 fn time(experiment: &Experiment) -> (f64, Outcome) {
     let outcome = experiment.run();
     let transfer = &outcome.transfers[0];

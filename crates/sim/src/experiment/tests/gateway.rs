@@ -89,8 +89,8 @@ fn an_upload_of_each_of_todays_systems_goes_on_at_link_up() {
     }
 }
 
-/// M-TCP+'s point: the sender is frozen, nothing times out, and a long disconnection
-/// is survived.
+/// M-TCP+'s purpose: the sender is frozen, nothing times out, and the connection survives a long
+/// disconnection.
 #[test]
 fn mtcp_plus_freezes_the_sender_through_a_disconnection() {
     let radio = LinkSettings {
@@ -107,8 +107,8 @@ fn mtcp_plus_freezes_the_sender_through_a_disconnection() {
     assert!(transfer.sender.probes > 0);
 }
 
-/// M-TCP of the M-TCP+ paper: warned by more than a round trip, it has all acknowledged
-/// and the window closed by the time the link goes.
+/// M-TCP of the M-TCP+ paper: warned more than a round trip before, it has acknowledged
+/// everything and closed the window when the link goes down.
 #[test]
 fn a_warning_comes_before_each_outage_by_as_much_as_it_should() {
     let radio = LinkSettings {
@@ -187,7 +187,7 @@ fn word_of_one_mobile_reaches_its_flows_alone() {
     assert!(outcome.transfers.iter().all(|t| t.finished && t.intact));
 }
 
-/// When lost data of the MH goes on the link again: how long after it did first.
+/// The time from the first sending of the MH's lost data on the link to its retransmission.
 #[derive(Default)]
 struct Repairs {
     sent: std::collections::BTreeMap<u32, (Instant, bool)>,
@@ -218,7 +218,7 @@ impl Observer for Repairs {
     }
 }
 
-/// The median of that for uploads over a wired half of 50 ms and a radio link of 10 ms and
+/// The median of these times for uploads over a wired half of 50 ms and a radio link of 10 ms and
 /// 1% loss.
 fn repair_wait(gateway: Option<SnoopSettings>) -> Duration {
     let wired = LinkSettings {
@@ -277,8 +277,8 @@ impl Observer for Greetings {
     }
 }
 
-/// M-TCP's mobile part notifies the SH of link up in a round trip; without it the SH's
-/// persist packets do, after up to their interval of 5 s.
+/// M-TCP's mobile part notifies the SH of link up within a round trip. Without it the SH's persist
+/// packets find out, after up to their interval of 5 s.
 #[test]
 fn a_mobile_with_m_tcp_marks_its_ack_and_one_without_is_probed() {
     let radio = LinkSettings {
@@ -303,7 +303,7 @@ fn a_mobile_with_m_tcp_marks_its_ack_and_one_without_is_probed() {
     experiment.transfers[0].mh.m_tcp = true;
     let mut greetings = Greetings::default();
     let with = stall(&experiment, &mut greetings);
-    // One for the connection, at the link's return: sent by the MH, and on by the gateway or not.
+    // One for the connection at link up: the MH sends it, and the gateway forwards it or not.
     assert_eq!(greetings.0[0], Instant::from_millis(7000));
     assert!(
         greetings

@@ -99,7 +99,7 @@ fn a_download_goes_on_by_wake_beside_the_engine() {
     assert!(with < ROUND_TRIP * 3, "{with:?}");
 }
 
-/// It gets copies: no packet is another one, or comes at another time. `wake` sees each segment once.
+/// The engine gets copies: no packet changes, or comes at another time. `wake` sees each segment once.
 #[test]
 fn undisturbed_the_engine_changes_no_packet() {
     let radio = LinkSettings {

@@ -172,7 +172,7 @@ proptest! {
         if transfer.finished {
             prop_assert_eq!(transfer.delivered_bytes, ends.bytes);
         } else if plan.restarts.is_empty() {
-            // One of the four ends has few retries, and the other half is reset.
+            // One of the four ends may give up after few retries; the other half is then reset.
             let all = [&ends.fh, &ends.mh, &plan.toward_fh, &plan.toward_mh];
             prop_assert!(all.iter().any(|tcp| tcp.rto.retries_max < 12));
             let is_dead = |ending: &Ending| matches!(ending, Ending::GaveUp | Ending::Reset);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of each flow, by the rules of `bpf/noted.h`: the newest ACK header of the MH,
+//! The noted state of each flow, by the rules of `bpf/noted.h`: the newest ACK header of the MH,
 //! and the round trip as the MH can see it.
 
 use holdfast_core::mobile_host::{HostFlow, MadeAck};
@@ -8,34 +8,34 @@ use holdfast_wire::{Duration, Flags, Instant, Options, SackBlocks, Segment, SeqN
 
 use crate::packet::{Body, Origin, Packet};
 
-/// A time measurement that nothing has answered by then begins anew, and gives no sample.
+/// A measurement of a round trip that has no answer by then starts again, without a sample.
 const TIMED_MAX: Duration = Duration::from_secs(10);
-/// Sequence numbers that lie further apart are no neighbours.
+/// An ACK that is further behind the MH's numbers than this does not fit.
 const SEQUENCE_REACH: u32 = 1 << 30;
-/// So much may follow a segment of the FH that was held against the MH's numbers, unseen by them.
+/// This many bytes may follow a segment of the FH that fitted the MH's numbers, without a check.
 const UNCHECKED_MAX: u32 = 1 << 18;
-/// RFC 7323, 2.3.
+/// The largest shift of a window (RFC 7323, 2.3).
 const SHIFT_MAX: u8 = 14;
 
 /// One flow.
 #[derive(Clone, Debug)]
 pub(super) struct Noted {
     flow: HostFlow,
-    /// What a made ACK is made of: the MH's last packet.
+    /// The MH's packet with the newest ACK: ACKs are made from it.
     template: Packet,
     /// The MH has sent an ACK that is not a SYN.
     is_open: bool,
     has_timestamps: bool,
-    /// The MH's newest clock, its SYN's too.
+    /// The MH's newest TSval, its SYN's included.
     tsval: u32,
-    /// By how many bits the MH's windows are shifted; none: its SYN was not seen.
+    /// The shift of the MH's windows, bits; none: its SYN was not seen.
     mh_shift: Option<u8>,
     fh_has_finished: bool,
-    /// The number after the FH's highest.
+    /// The number after the FH's highest one.
     fh_nxt: SeqNum,
-    /// What its newest segment acknowledged.
+    /// The ACK number of the FH's newest segment.
     fh_ack: SeqNum,
-    /// The end of the newest segment that was held against the MH's numbers.
+    /// The end of the newest segment that was checked against the MH's numbers.
     fh_checked: SeqNum,
     timed_tsval: u32,
     tsval_timed_at: Option<Instant>,
@@ -44,7 +44,7 @@ pub(super) struct Noted {
 }
 
 impl Noted {
-    /// A flow whose first packet goes out.
+    /// A flow, at egress of its first packet.
     pub(super) fn new(key: FlowKey, packet: &Packet, now: Instant) -> Self {
         let (seq, ack) = packet
             .segment()
@@ -65,7 +65,7 @@ impl Noted {
                 is_opaque: false,
                 is_finished: false,
                 data_at: None,
-                // The simulator's senders have no F-RTO: those without SACK are woken by ACKs too.
+                // Senders here have F-RTO only with SACK: those without SACK are woken by ACKs too.
                 permits_sack: true,
                 download: None,
             },
@@ -85,7 +85,7 @@ impl Noted {
         }
     }
 
-    /// The flow, as soon as there is an ACK of it.
+    /// The flow; none before its first ACK.
     pub(super) fn flow(&self) -> Option<HostFlow> {
         // Nothing is missing before the FIN.
         let is_finished = self.fh_has_finished && !self.fh_nxt.after(self.flow.rcv_nxt);
@@ -95,7 +95,7 @@ impl Noted {
         })
     }
 
-    /// By how many bits its windows are shifted.
+    /// The shift of the MH's windows, bits.
     pub(super) const fn shift(&self) -> u8 {
         match self.flow.window_shift {
             Some(shift) => shift,
@@ -146,12 +146,12 @@ impl Noted {
         self.template = *packet;
     }
 
-    /// Starts the clocks by which the FH's answer is a round trip.
+    /// Starts the measurements of the round trip that the FH's answer ends.
     fn time_egress(&mut self, segment: &Segment, now: Instant) {
         let is_over =
             |since: Option<Instant>| since.is_none_or(|at| now.saturating_since(at) > TIMED_MAX);
         if let Some(timestamps) = segment.options.timestamps {
-            // The first segment with this value: an earlier one might be what is answered.
+            // The first segment with this value: the FH might answer an earlier one.
             let is_first = !self.has_timestamps || self.tsval != timestamps.tsval;
             if is_first && is_over(self.tsval_timed_at) {
                 self.timed_tsval = timestamps.tsval;
@@ -171,7 +171,8 @@ impl Noted {
         }
     }
 
-    /// What an off-path sender would have to guess (RFC 9293, 3.10.7.4; RFC 5961).
+    /// Whether the numbers fit. An off-path sender would have to guess them (RFC 9293, 3.10.7.4;
+    /// RFC 5961).
     fn fits(&self, segment: &Segment) -> bool {
         let flow = &self.flow;
         if !self.is_open || segment.flags.has(Flags::SYN) {
@@ -183,11 +184,11 @@ impl Noted {
         }
         let window = i32::from(flow.window) << self.mh_shift.unwrap_or(SHIFT_MAX);
         let off = |number: SeqNum| number.get().wrapping_sub(flow.rcv_nxt.get()) as i32;
-        // An end's own retransmissions lie before, by a window at most.
+        // Retransmissions of the FH are below `rcv_nxt`, by a window at most.
         off(segment.seq) <= window + (1 << 16) && off(segment.end()) >= -(window + (1 << 16))
     }
 
-    /// The next one after a segment that was believed, with the same ACK.
+    /// Whether the segment directly follows a credible one, with the same ACK.
     fn continues(&self, segment: &Segment) -> bool {
         let unchecked = segment.end().get().wrapping_sub(self.fh_checked.get());
         let is_next = segment.seq == self.fh_nxt && segment.ack == self.fh_ack;
@@ -213,14 +214,14 @@ impl Noted {
         fits
     }
 
-    /// A segment of the FH has come; whether it fits, and is noted.
+    /// Notes a segment of the FH. False: it does not fit, and is not noted.
     pub(super) fn note_ingress(&mut self, segment: &Segment, now: Instant) -> bool {
         if !self.is_credible(segment) {
             return false;
         }
         self.time_ingress(segment, now);
         if segment.flags.has(Flags::SYN) {
-            // RFC 7323, 2.2 and 3.2: one end without it, and neither scales or has clocks.
+            // RFC 7323, 2.2 and 3.2: an option has an effect only if both SYNs have it.
             if segment.options.window_scale.is_none() {
                 self.flow.window_shift = Some(0);
                 self.mh_shift = Some(0);
@@ -240,7 +241,7 @@ impl Noted {
         true
     }
 
-    /// What the FH's newest segment acknowledges.
+    /// The ACK number of the FH's newest segment.
     pub(super) const fn fh_ack(&self) -> SeqNum {
         self.fh_ack
     }
@@ -262,7 +263,7 @@ impl Noted {
                 .flow
                 .received_at
                 .map(|received| now.saturating_since(received));
-            // The FH may have had nothing to send: a pause as long as all that is no sample.
+            // The FH may have had nothing to send: a long pause before the answer gives no sample.
             let is_sample = gap.is_some_and(|gap| gap < since / 2)
                 || self.flow.srtt.is_some_and(|srtt| since < srtt);
             rtt = rtt.or(is_sample.then_some(since));
@@ -275,12 +276,12 @@ impl Noted {
         }
     }
 
-    /// An ACK that looks like the MH's last one; none: there was none.
+    /// An ACK that looks like the MH's last one; none: the MH has sent none.
     pub(super) fn made(&self, ack: MadeAck) -> Option<Packet> {
         self.made_with(ack, |_| {})
     }
 
-    /// The same, changed.
+    /// As [`Self::made`], with `change` applied.
     pub(super) fn made_with(
         &self,
         ack: MadeAck,
@@ -316,7 +317,7 @@ impl Noted {
     }
 }
 
-/// Its SACK blocks, but for a first one that reports a duplicate (RFC 2883).
+/// The segment's SACK blocks, without a first block that reports a duplicate (RFC 2883).
 fn without_duplicates(segment: &Segment) -> SackBlocks {
     let mut kept = SackBlocks::default();
     let sack = &segment.options.sack;

@@ -13,7 +13,7 @@ use crate::{Experiment, Hop, MobilePlan, Outcome, Preset, RunUntil, Transfer};
 
 const OUTAGE_AT_S: f64 = 4.0;
 const OUTAGE_S: f64 = 3.0;
-/// A window of 32 KiB takes 133 ms on this path: the round trip.
+/// More than a round trip: a window of 32 KiB takes 133 ms on this path.
 const WARNING: Duration = Duration::from_millis(300);
 const UPLINK: LinkId = LinkId(3);
 
@@ -100,7 +100,7 @@ fn a_warned_sender_of_2000_neither_times_out_nor_waits_for_a_probe() {
     assert!(stall < Duration::from_millis(100), "{stall:?}");
     let (goes, back) = (at(OUTAGE_AT_S), at(OUTAGE_AT_S + OUTAGE_S));
     for (when, window) in &windows.0 {
-        // A round trip before: not shorter than the path, not longer than the window.
+        // A round trip before: at least the path's delay, at most the window's time.
         let closed = *when > goes - Duration::from_millis(20) && *when < back;
         let open = *when < goes - Duration::from_millis(180) || *when >= back;
         assert!(!closed || *window == 0, "{window} at {when:?}");
@@ -151,8 +151,8 @@ fn a_mobile_without_a_report_does_nothing() {
     assert_eq!(plain.digest, deaf.digest);
 }
 
-/// 20 Mb/s, 50 ms; an outage of this many seconds without a warning, that loses what
-/// is on its way; all senders with timestamps, SACK or without.
+/// 20 Mb/s, 50 ms; an outage of `for_s` seconds without a warning, in which packets in flight
+/// are lost; all senders with timestamps, with SACK or without.
 fn unforeseen(for_s: f64, sender: Preset, scheme: Option<MobileScheme>) -> Experiment {
     let wired = LinkSettings {
         rate_mbit_per_s: Some(100.0),
@@ -188,7 +188,7 @@ fn unforeseen(for_s: f64, sender: Preset, scheme: Option<MobileScheme>) -> Exper
     experiment
 }
 
-/// Round trips of the path, 50 ms; two of them and what a packet takes on the links.
+/// Two round trips of the path, 50 ms each, and the time of a packet on the links.
 const TWO_ROUND_TRIPS: Duration = Duration::from_millis(102);
 
 fn stall(experiment: &Experiment) -> Duration {
@@ -225,7 +225,7 @@ fn a_sender_that_has_sent_all_is_not_kept_waiting_for_the_last_acknowledgement()
     for experiment in [&mut with, &mut without] {
         experiment.hops[1].downlink.outages = experiment.hops[0].downlink.outages.clone();
         experiment.hops[1].uplink.outages = experiment.hops[0].downlink.outages.clone();
-        // Room for all that the receiver's window allows: no loss makes the two differ.
+        // Room for the receiver's whole window: no loss makes the two runs differ.
         experiment.hops[1].downlink.queue_packets_max = 2_000;
         experiment.transfers[0].mh.receive_buffer_bytes = 1 << 20;
         experiment.run_until = RunUntil::Closed;
@@ -238,7 +238,7 @@ fn a_sender_that_has_sent_all_is_not_kept_waiting_for_the_last_acknowledgement()
     assert!(late <= Duration::from_millis(400), "{late:?}");
 }
 
-/// The same, and nothing of it is reported.
+/// The same outage without a report.
 fn silent(for_s: f64, sender: Preset) -> Experiment {
     let mut experiment = unforeseen(for_s, sender, None);
     experiment.mobile = Some(MobilePlan {
@@ -453,7 +453,7 @@ fn through_whatever_outages_each_transfer_ends_intact_and_no_number_goes_back() 
         assert_eq!((seen.went_back, seen.ahead), (0, 0), "seed {seed}");
         silent_outages += outcome.mobile.unwrap().silent_outages;
     }
-    // It was about something.
+    // The runs had silent outages.
     assert!(silent_outages > 10 || std::env::var_os("HOLDFAST_SEED").is_some());
 }
 
@@ -468,8 +468,8 @@ fn random(seed: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// The numbers of the MH's own ACKs, as they leave: the highest, and how far it is behind what has
-/// arrived at most.
+/// The numbers of the MH's own ACKs as they leave: the highest, and how far it is at most behind
+/// the data that has arrived.
 #[derive(Default)]
 struct Acknowledged {
     highest: Option<SeqNum>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `bpf/withheld_egress.h` does for `wake`, one flow's, around `holdfast_core`'s own rule: the ACK
-//! number and window that each segment of the MH leaves with, and the echo after an outage.
+//! Does for one flow what `bpf/withheld_egress.h` does for `wake`, with `holdfast_core`'s own rule. It sets
+//! the ACK number and window of each segment of the MH, and the echo after an outage.
 
 use holdfast_core::mobile_host::withheld::{
     AckAndWindow, FhClock, FromFh, FromMh, WithheldSegment,
@@ -17,7 +17,7 @@ pub(super) struct Withheld {
     clock: FhClock,
     /// The newest TSval of the FH.
     fh_tsval: Option<u32>,
-    /// What the MH's SYN offers.
+    /// The window scale that the MH's SYN offers.
     offered_scale: Option<u8>,
     /// The scale of the MH's windows, once both SYNs have passed.
     scale: Option<u8>,
@@ -27,7 +27,7 @@ pub(super) struct Withheld {
 /// The FH's clock in renewed echoes.
 #[derive(Clone, Copy, Debug)]
 struct Echo {
-    /// Echoes up to this one are from before the outage.
+    /// Echoes up to this value are from before the outage.
     stale: u32,
     value: u32,
     at: Instant,
@@ -44,12 +44,12 @@ impl Echo {
 }
 
 impl Withheld {
-    /// What the machine decides from.
+    /// The state from which the machine decides.
     pub(super) const fn download(&self) -> Download {
         self.rule.download(self.upload_at)
     }
 
-    /// A segment of the FH has come; `flow` is what is known of it by then.
+    /// A segment of the FH has arrived; `flow` is the flow's state after it.
     pub(super) fn note_ingress(
         &mut self,
         segment: &Segment,
@@ -57,7 +57,7 @@ impl Withheld {
         now: Instant,
     ) {
         if segment.flags.has(Flags::SYN) {
-            // RFC 7323, 2.2: both have to have it.
+            // RFC 7323, 2.2: both SYNs must have the option.
             self.scale = match segment.options.window_scale {
                 Some(_) => self.offered_scale.or(Some(0)),
                 None => Some(0),
@@ -83,7 +83,7 @@ impl Withheld {
         }
     }
 
-    /// A segment of the MH, as it leaves.
+    /// Sets ACK number, window and echo of a segment of the MH that leaves.
     pub(super) fn pass(&mut self, segment: &mut Segment, flow: Option<&HostFlow>, now: Instant) {
         if segment.flags.has(Flags::SYN) {
             self.offered_scale = segment.options.window_scale;
@@ -116,13 +116,13 @@ impl Withheld {
         }
     }
 
-    /// A made ACK has the MH's own number: nothing below leaves any more.
+    /// A made ACK has the MH's own number: later segments have no lower number.
     pub(super) fn release(&mut self, flow: &HostFlow, now: Instant) {
         self.rule.release(flow.rcv_nxt, now);
     }
 
-    /// The same, and echoes from before the outage are for this time as of now; gives the made
-    /// ACK's timestamps.
+    /// As [`Self::release`]. For the time `lasts`, the FH's present clock replaces echoes from before
+    /// the outage. Returns the made ACK's timestamps.
     pub(super) fn renew_echo(
         &mut self,
         flow: &HostFlow,
@@ -132,7 +132,7 @@ impl Withheld {
         self.release(flow, now);
         let own = flow.timestamps?;
         let newest = self.fh_tsval?;
-        // What came last may not have been echoed yet.
+        // The newest TSval may not have been echoed yet.
         let is_newer = newest.wrapping_sub(own.tsecr) as i32 > 0;
         let echo = Echo {
             stale: if is_newer { newest } else { own.tsecr },

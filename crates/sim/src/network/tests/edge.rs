@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the gateway's edge does with what the engine asks for: priority, direction,
-//! other SACK blocks; and which wrong bits count.
+//! How the gateway's edge performs the engine's actions: priority, direction, other SACK blocks;
+//! and which bit errors count.
 
 use holdfast_core::{Action, Direction, Made, Resend};
 use holdfast_wire::{Flags, Options, SackBlocks, Segment};
@@ -232,7 +232,7 @@ impl Observer for Corrupted {
     }
 }
 
-/// As in the emulator: what a frame costs beside the packet carries none of its bits.
+/// As in the emulator: a frame's overhead has none of the packet's bits.
 #[test]
 fn wrong_bits_behind_the_packet_do_not_corrupt_it() {
     let corrupted_of = |overhead_bytes: u32, payload_len: u32| {

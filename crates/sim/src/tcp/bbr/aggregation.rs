@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How much more than the bandwidth ACKs deliver at once (Linux's BBR, "ack aggregation"): the window has room for
-//! it, so that the sender does not stop while a link or a receiver collects ACKs.
+//! The bytes that ACKs deliver at once beyond the bandwidth (Linux's BBR, "ack aggregation"). The window has room
+//! for them, so that the sender does not stop while a link or a receiver collects ACKs.
 
 use holdfast_wire::{Duration, Instant};
 
@@ -11,7 +11,7 @@ const TIME_MAX: Duration = Duration::from_millis(100);
 /// A series ends after this number of segments.
 const SEGMENTS_MAX: u64 = 1 << 20;
 
-/// What `rate` delivers in `time`: bytes of whole segments.
+/// The bytes that `rate` delivers in `time`, in whole segments.
 pub(super) fn whole_segments(rate: u64, time: Duration, smss: u64) -> u64 {
     let bytes = u128::from(rate) * time.as_nanos() / 1_000_000_000;
     u64::try_from(bytes).unwrap_or(u64::MAX) / smss * smss
@@ -22,7 +22,7 @@ pub(super) fn whole_segments(rate: u64, time: Duration, smss: u64) -> u64 {
 pub(super) struct Aggregation {
     began: Instant,
     acked: u64,
-    /// The most in this half of the memory and in the other one, bytes.
+    /// The largest excess in each half of the memory, bytes.
     most: [u64; 2],
     rounds: u32,
     half: usize,
@@ -61,7 +61,7 @@ impl Aggregation {
         self.most[self.half] = self.most[self.half].max(extra);
     }
 
-    /// What the window gets besides, bytes.
+    /// The additional room in the window, bytes.
     pub(super) fn extra(&self, rate: u64, smss: u64) -> u64 {
         let [first, second] = self.most;
         first.max(second).min(whole_segments(rate, TIME_MAX, smss))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rate behind a token bucket ("An Internet-wide analysis of traffic policing", 2016), as Linux's BBR finds it:
-//! two intervals in a row from loss to loss with the same rate and many losses.
+//! two intervals in a row, each from loss to loss, have the same rate and many losses.
 
 use holdfast_wire::{Duration, Instant};
 
@@ -8,15 +8,15 @@ use super::super::rate::rate;
 
 /// An interval has at least this number of round trips, and at most four times as many.
 const ROUNDS_MIN: u32 = 4;
-/// The share of losses that an interval has at least, in 1/256 of what is delivered: a fifth.
+/// The least share of losses in an interval, in 1/256 of what is delivered: a fifth.
 const LOSSES: u64 = 50;
-/// Two rates are the same if they differ by no more than an eighth, or by so little, bytes a second.
+/// Two rates are the same if they differ by at most an eighth, or by at most `SAME_RATE` bytes a second.
 const SAME_SHARE: u64 = 8;
 const SAME_RATE: u64 = 500;
 /// The rate is used for this number of round trips.
 const USED_ROUNDS: u32 = 48;
 
-/// Counts of the connection, in bytes, and when the last delivery was.
+/// Counts of the connection, in bytes, and the time of the last delivery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::tcp) struct Totals {
     pub delivered: u64,
@@ -24,7 +24,7 @@ pub(in crate::tcp) struct Totals {
     pub delivered_at: Instant,
 }
 
-/// What an ACK reports here.
+/// What an ACK or a timeout reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     pub totals: Totals,
@@ -45,12 +45,12 @@ pub(super) struct LongTerm {
 }
 
 impl LongTerm {
-    /// The rate that stands for the bandwidth.
+    /// The rate that replaces the bandwidth, if one is used.
     pub(super) fn rate(&self) -> Option<u64> {
         self.is_used.then_some(self.rate)
     }
 
-    /// Nothing is known.
+    /// Forgets the samples and the rate.
     pub(super) fn reset(&mut self, totals: Totals) {
         *self = Self {
             from: totals,
@@ -58,7 +58,7 @@ impl LongTerm {
         };
     }
 
-    /// An ACK, or a timeout. True: the rate was used for long enough, and the gains begin anew; `cycles`: they do.
+    /// An ACK, or a timeout. `cycles`: BBR is in ProbeBW. True: the rate's use has ended, and the cycle begins anew.
     pub(super) fn on_event(&mut self, event: Event, cycles: bool) -> bool {
         if self.is_used {
             self.rounds += u32::from(cycles && event.is_round);
@@ -69,7 +69,7 @@ impl LongTerm {
             return is_over;
         }
         if !self.is_sampling {
-            // From a loss on: before it, the bucket was not empty.
+            // An interval begins with a loss: before it, the bucket was not empty.
             if !event.has_losses {
                 return false;
             }

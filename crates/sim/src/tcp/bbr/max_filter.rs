@@ -2,8 +2,8 @@
 //! The largest of recent values with three numbers of memory (Nichols; draft-cardwell-iccrg-bbr-congestion-control-00,
 //! 4.1.1.3).
 //!
-//! It keeps the best value and what was best after it in the later parts of the window. So it is never larger than
-//! the true maximum, and may be smaller for the rest of a window after the best has become too old.
+//! It stores the best value, and the best values after it in the later parts of the window. So it is never larger
+//! than the true maximum. It may be smaller for the rest of a window after the best value has become too old.
 
 /// Values with their times, counted in round trips: the best, and the second and third, each newer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,14 +38,14 @@ impl MaxFilter {
         let [first, second, third] = self.best;
         let age = round - first.0;
         if age > window {
-            // The second may be too old as well; the third is not, or all would be new.
+            // The second may be too old as well. The third is not: `take` would have replaced all.
             self.best = if round - second.0 > window {
                 [third, new, new]
             } else {
                 [second, third, new]
             };
         } else if second.0 == first.0 && age > window / 4 {
-            // A quarter without a second best: it is the newest.
+            // A quarter of the window without a second best: it is the newest value.
             self.best = [first, new, new];
         } else if third.0 == second.0 && age > window / 2 {
             self.best = [first, second, new];
@@ -71,9 +71,9 @@ mod tests {
         assert_eq!(after(&[(1, 100), (2, 70), (11, 50)]), 100);
         // 100 is 11 round trips old. 70 was the best of the later quarter.
         assert_eq!(after(&[(1, 100), (5, 70), (9, 50), (12, 40)]), 70);
-        // Both are.
+        // Both are too old.
         assert_eq!(after(&[(1, 100), (5, 70), (9, 50), (16, 40)]), 50);
-        // Nothing for longer than a window.
+        // No value came for longer than a window.
         assert_eq!(after(&[(1, 100), (5, 70), (20, 40)]), 40);
     }
 

@@ -120,7 +120,7 @@ fn the_first_rate_is_that_of_the_initial_window() {
     assert_eq!(bbr.pacing_rate(), 285_785);
 }
 
-/// 4.2.2: one segment below 1.2 Mb/s, then two, then what a millisecond carries.
+/// 4.2.2: one segment below 1.2 Mb/s, then two, then what the rate delivers in a millisecond.
 #[test]
 fn bursts_grow_with_the_rate() {
     let mut path = Path::new(0);
@@ -228,7 +228,7 @@ fn a_cycle_begins_at_random_and_not_with_the_lowest_gain() {
     }
 }
 
-/// 4.2.3.1: twice what fits, what comes at once (two segments), three bursts of two.
+/// 4.2.3.1: twice what fits, the ACK aggregation (two segments), three bursts of two.
 #[test]
 fn the_window_is_twice_what_fits_and_room_for_bursts() {
     let mut path = Path::cruising(1);
@@ -254,8 +254,8 @@ fn a_lower_bandwidth_counts_after_ten_round_trips() {
     assert!(matches!(first, Some(9..=10)), "{bandwidths:?}");
 }
 
-/// 4.3.5: after ten seconds without a round trip as short four segments, for 200 ms and a round trip; then the
-/// window from before.
+/// 4.3.5: after ten seconds without a round trip this short, the window is four segments for 200 ms and a round
+/// trip. Then it is the window from before.
 #[test]
 fn the_round_trip_is_measured_anew_with_four_segments_in_flight() {
     let mut path = Path::cruising(1);
@@ -301,7 +301,7 @@ fn a_recovery_conserves_packets_and_gives_the_window_back() {
     path.ack(ms(2), 2, 100, 8);
     assert_eq!(path.cwnd, 92 * SMSS);
     path.in_flight_segments = 80;
-    // Losses take from it, and it is no less than what is in flight.
+    // Losses reduce the window, but not below what is in flight.
     path.ack(ms(2), 2, 100, 20);
     assert_eq!(path.cwnd, 82 * SMSS);
     path.ack(ms(2), 1, 1, 0);
@@ -344,14 +344,14 @@ fn a_timeout_keeps_the_window_for_later_and_the_bandwidth() {
     );
 }
 
-/// 4.3.4.4: after a pause at the bandwidth, whatever the phase.
+/// 4.3.4.4: after a pause the sender sends at the bandwidth, in any phase.
 #[test]
 fn after_a_pause_it_sends_at_the_bandwidth() {
     let mut path = Path::cruising(1);
     path.until_gain(UNIT * 5 / 4);
     assert_eq!(path.bbr.on_restart(path.cwnd, path.now), None);
     assert_eq!(path.bbr.pacing_rate(), 990_000);
-    // And the pause is no reason for ProbeRTT.
+    // The pause does not cause ProbeRTT.
     path.rtt = ms(110);
     path.now += ms(20_000);
     path.ack(ms(2), 2, 100, 0);
@@ -369,7 +369,7 @@ fn behind_a_token_bucket_it_does_not_probe() {
     assert_eq!(path.bbr.long_term.rate(), Some(500_000));
     assert_eq!(path.bbr.pacing_gain, UNIT);
     assert_eq!(path.bbr.pacing_rate(), 495_000);
-    // An undo: the losses were none.
+    // An undo: the losses were spurious.
     path.bbr.on_undo(Totals::default());
     assert_eq!(path.bbr.long_term.rate(), None);
 }

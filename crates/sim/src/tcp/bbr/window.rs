@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! BBR's window: a multiple of what fits into the path, and how losses take from it
+//! BBR's window: a multiple of what fits into the path, and how losses reduce it
 //! (draft-cardwell-iccrg-bbr-congestion-control-00, 4.2.3).
 
 use holdfast_wire::Duration;
@@ -9,7 +9,7 @@ use super::{Bbr, Mode, Report, SEGMENTS_MIN, SEGMENTS_UNMEASURED, UNIT};
 use crate::tcp::rack_state::Phase;
 
 impl Bbr {
-    /// 4.2.3: bytes.
+    /// The window after an ACK, bytes (4.2.3).
     pub(super) fn next_cwnd(&mut self, report: &Report, cwnd: u64) -> u64 {
         let mut next = cwnd;
         if report.acked > 0 && !self.conserve_or_restore(report, &mut next) {
@@ -32,8 +32,8 @@ impl Bbr {
         next
     }
 
-    /// 4.2.3.4: in the first round trip of a recovery as much goes as arrives; then up to twice as much. True: this
-    /// is the window.
+    /// 4.2.3.4: in the first round trip of a recovery, the sender sends as much as arrives; later up to twice as much.
+    /// True: the window is decided.
     fn conserve_or_restore(&mut self, report: &Report, cwnd: &mut u64) -> bool {
         let conserved = report.in_flight + report.acked;
         if report.lost > 0 {
@@ -54,7 +54,7 @@ impl Bbr {
         self.conserves
     }
 
-    /// 4.2.3.1: whole segments, bytes.
+    /// 4.2.3.1: bandwidth times least round trip times gain, bytes in whole segments.
     fn bdp(&self, bandwidth: u64, gain: u64) -> u64 {
         let Some(min_rtt) = self.min_rtt else {
             return SEGMENTS_UNMEASURED * self.smss;
@@ -66,7 +66,7 @@ impl Bbr {
             .next_multiple_of(self.smss)
     }
 
-    /// 4.2.3.1: and three bursts, an even number of segments; two more to probe with.
+    /// 4.2.3.1: adds three bursts, to an even number of segments. In ProbeBW's phase of the highest gain two more.
     fn with_bursts(&self, bytes: u64) -> u64 {
         let segments = (bytes / self.smss + 3 * self.burst_segments()).next_multiple_of(2);
         let probes = self.mode == Mode::ProbeBw && self.cycle == 0;
@@ -77,7 +77,7 @@ impl Bbr {
         self.with_bursts(self.bdp(bandwidth, gain))
     }
 
-    /// What will be in the network when the next burst departs.
+    /// The bytes that will be in the network when the next burst departs.
     pub(super) fn in_network(&self, in_flight: u64, wait: Duration) -> u64 {
         let delivered = whole_segments(self.bandwidth(), wait, self.smss);
         let burst = if self.pacing_gain > UNIT {

@@ -54,7 +54,7 @@ fn the_timeout_is_at_least_a_second_doubles_and_ends_at_the_maximum() {
     assert_eq!(estimator.rto(), ms(1000));
 }
 
-/// Darwin's timeouts: what it adds is not doubled, and does not delay a SYN.
+/// Darwin's timeouts: the slop is not doubled, and does not delay a SYN.
 #[test]
 fn slop_is_added_after_the_back_off() {
     let mut estimator = RtoEstimator::new(RtoSettings {
@@ -132,7 +132,7 @@ fn bsds_first_measurement_makes_a_timeout_of_three_times_it() {
     assert_eq!(estimator.rto(), ms(6000));
 }
 
-/// A slow timer set to n ticks runs out between n - 1 and n ticks later.
+/// A slow timer set to n ticks expires between n - 1 and n ticks later.
 #[test]
 fn a_bsd_timer_runs_out_at_a_tick() {
     let estimator = RtoEstimator::new(RtoSettings::BSD);
@@ -165,7 +165,7 @@ fn a_bsd_timer_runs_out_at_a_tick() {
 fn many_samples_a_round_trip_have_the_weight_of_one() {
     let mut each = rfc(0);
     each.on_rtt(ms(100));
-    each.on_one_of_many(ms(180), 2);
+    each.on_timestamp_sample(ms(180), 2);
     // RTTVAR = 7/8 * 50 + 1/8 * 80; SRTT = 15/16 * 100 + 1/16 * 180.
     assert_eq!(each.rttvar(), Duration::from_micros(53_750));
     assert_eq!(each.srtt(), Some(ms(105)));
@@ -176,6 +176,6 @@ fn many_samples_a_round_trip_have_the_weight_of_one() {
         ..RtoSettings::RFC6298
     });
     full.on_rtt(ms(100));
-    full.on_one_of_many(ms(180), 2);
+    full.on_timestamp_sample(ms(180), 2);
     assert_eq!(full.srtt(), Some(ms(110)));
 }

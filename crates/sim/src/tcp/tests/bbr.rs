@@ -40,11 +40,11 @@ fn after_the_initial_window_bursts_of_two_segments_go_at_the_rate() {
     assert_eq!(s.cwnd(), 20_000);
 }
 
-/// What is lost goes first, and at the rate too.
+/// Lost segments are sent first, also at the pacing rate.
 #[test]
 fn retransmissions_are_paced_and_go_before_new_data() {
     let mut s = with_ten_in_flight();
-    // Four are lost: as much goes as has arrived (4.2.3.4).
+    // Four are lost: the sender sends as much as has arrived (4.2.3.4).
     assert_eq!(s.sack(0, &[(4000, 10_000)]), "0 1");
     assert!(s.end.view().recovering);
     assert_eq!(s.cwnd(), 6000);
@@ -66,7 +66,7 @@ fn recovery_ends_with_the_window_from_before() {
     assert_eq!(s.cwnd(), 11_000);
 }
 
-/// RFC 6298, 5.4: the oldest segment goes at once; then the window is the one from before.
+/// RFC 6298, 5.4: the oldest segment is sent at once; later the window from before returns.
 #[test]
 fn a_timeout_begins_from_one_segment_and_ends_with_the_window_from_before() {
     let mut s = with_ten_in_flight();
@@ -85,7 +85,7 @@ fn a_timeout_begins_from_one_segment_and_ends_with_the_window_from_before() {
     assert!(s.cwnd() >= 20_000, "{}", s.cwnd());
 }
 
-/// Draft-cheng-iccrg-delivery-rate-estimation, 3.4: what is sent after all data was, is of the application's rate.
+/// Draft-cheng-iccrg-delivery-rate-estimation, 3.4: after all data was sent, samples show the application's rate.
 #[test]
 fn the_end_of_the_data_is_noticed() {
     let mut s = Script::sender(bbr(), 5);

@@ -25,7 +25,7 @@ fn active_close_passes_fin_wait_and_time_wait() {
     assert_eq!(state(&s), State::FinWait2);
     assert_eq!(fin(&mut s, 0, 2001), "=1");
     assert_eq!(state(&s), State::TimeWait);
-    // A repeated FIN is acknowledged again, and 2 MSL begin again.
+    // A retransmitted FIN is acknowledged again, and 2 MSL begin again.
     s.now += ms(30_000);
     assert_eq!(fin(&mut s, 0, 2001), "=1");
     assert_eq!(s.wait(ms(59_999)), "");
@@ -58,7 +58,7 @@ fn fins_that_cross_pass_closing() {
     assert_eq!(state(&s), State::TimeWait);
 }
 
-/// A FIN is repeated by the timer like any segment, and out of order it waits.
+/// The timer retransmits a FIN like any segment. A FIN out of order waits.
 #[test]
 fn lost_fin_is_repeated_and_an_early_one_waits() {
     let mut s = Script::sender(plain(), 2);
@@ -98,7 +98,7 @@ fn options_are_used_only_if_both_ends_offer_them() {
     );
     s.window(0, 5000);
     assert_eq!(s.end.view().rwnd, 5000);
-    // And an answer takes up nothing that was not offered.
+    // A SYN,ACK has no option that was not offered.
     let mut r = Script::new(settings, 0, false);
     let mut syn = r.segment(0, Flags::SYN, 0, Options::default());
     syn.options.mss = Some(1000);
@@ -147,7 +147,7 @@ fn segment_for_no_connection_is_answered_with_a_reset() {
     assert_eq!(state(&s), State::Listen);
 }
 
-/// The SYN,ACK is repeated by the timer, and when the SYN comes again.
+/// The SYN,ACK is retransmitted by the timer, and when the SYN comes again.
 #[test]
 fn lost_syn_ack_is_repeated() {
     let mut s = Script::new(plain(), 0, false);

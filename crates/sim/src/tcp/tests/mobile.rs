@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! M-TCP at the mobile: timers that stand still, and the marked ACK.
+//! M-TCP at the mobile: stopped timers, and the marked ACK.
 
 use holdfast_core::RECONNECTION_FLAGS;
 

@@ -32,7 +32,7 @@ fn partial_ack_repeats_the_next_hole_and_deflates() {
     s.now += ms(100);
     assert_eq!(s.ack(4000), "4 12");
     assert_eq!(s.cwnd(), 9000);
-    // Two duplicates for what was sent in recovery: new data as it fits.
+    // Two duplicate ACKs for data sent in recovery: new data as the window allows.
     assert_eq!(s.acks(2, 4000), "13 14");
     assert_eq!(s.ack(6000), "6 15");
     assert_eq!(s.cwnd(), 10_000);
@@ -117,7 +117,7 @@ fn duplicate_acks_after_a_timeout_do_not_begin_recovery() {
     assert_eq!(s.end.counters().fast_retransmits, fast + 1);
 }
 
-/// The same without a timeout: duplicates of `recover` itself are old news.
+/// The same without a timeout: duplicate ACKs of `recover` itself start no recovery.
 #[test]
 fn duplicate_acks_of_the_full_ack_do_not_begin_recovery_again() {
     let mut s = in_recovery(newreno());

@@ -35,8 +35,8 @@ fn closed_window_is_probed_with_a_byte_at_growing_intervals() {
     assert_eq!(s.window(2000, 60_000).split(' ').next(), Some("2"));
 }
 
-/// Probes at 1, 3, 6 and 9 s: the first one follows no other one. After the window has opened
-/// nothing more is retransmitted.
+/// Probes at 1, 3, 6 and 9 s: no probe precedes the first one. After the window has opened nothing
+/// is retransmitted.
 #[test]
 fn seconds_with_a_probe_after_an_unanswered_one_are_counted() {
     let mut s = Script::sender(probing(ProbeKind::NextByte), 100);
@@ -65,7 +65,7 @@ fn seconds_with_retransmissions_are_counted_once_each() {
     let sent = s.wait(ms(2900));
     let seconds = s.end.counters().seconds_repeating.count();
     assert_eq!((seconds, sent.split(", ").count()), (1, 1), "{sent}");
-    // The retransmission lost too: the next one is in another second.
+    // The retransmission is lost too: the next one is in another second.
     s.wait(ms(2000));
     assert_eq!(s.end.counters().seconds_repeating.count(), 2);
 }
@@ -173,8 +173,8 @@ fn retransmission_timer_runs_on_over_a_shrunk_window_as_on_linux() {
     assert_eq!(s.ack(9000), "9 10");
 }
 
-/// OPNET, as M-TCP+ has it: persist needs a window of zero and nothing outstanding; until
-/// then each expiry repeats the segment and counts.
+/// OPNET, as M-TCP+ describes it: persist needs a window of zero and nothing outstanding. Until
+/// then each expiry retransmits the segment and counts.
 #[test]
 fn timer_that_counts_gives_up_over_a_shrunk_window_and_persists_over_an_empty_one() {
     let mut settings = probing(ProbeKind::NextByte);
@@ -206,8 +206,8 @@ fn timer_that_counts_gives_up_over_a_shrunk_window_and_persists_over_an_empty_on
     }
 }
 
-/// The senders for which SH-TCP has its state RECOVERING: after persist they do not
-/// believe an ACK of what they sent before it.
+/// The senders for which SH-TCP has its state RECOVERING: after persist they reject an ACK of
+/// data that they sent before it.
 #[test]
 fn sender_that_resets_snd_max_does_not_believe_acks_of_what_it_sent_before() {
     for (on_persist_exit, believed) in [
@@ -237,7 +237,7 @@ fn sender_that_resets_snd_max_does_not_believe_acks_of_what_it_sent_before() {
     }
 }
 
-/// What the sender has forgotten is retransmitted all the same: it counts, and is not timed
+/// Data that the sender has forgotten is still a retransmission: it counts, and is not timed
 /// (RFC 6298, 3).
 #[test]
 fn what_a_sender_forgot_to_have_sent_counts_as_repeated_and_is_not_timed() {
@@ -287,7 +287,7 @@ fn duplicate_ack_closes_the_window_only_where_the_rules_let_it() {
         s.ack(1000);
         s.window(1000, 0);
         assert_eq!(s.end.view().rwnd == 0, closed, "{window_updates:?}");
-        // Acknowledging something new, it does for both; and it opens for both.
+        // An ACK of new data shrinks the window for both, and opens it for both.
         s.window(2000, 0);
         assert_eq!(s.end.view().rwnd, 0);
         s.window(2000, 5000);

@@ -40,7 +40,7 @@ fn one_report_begins_recovery_a_quarter_of_a_round_trip_later() {
     assert_eq!(s.wait(ms(27)), "27: 0");
     assert!(s.end.view().recovering);
     assert_eq!((s.ssthresh(), s.cwnd()), (5000, 10_000));
-    // What arrives in time is no loss.
+    // A segment that arrives in time is not lost.
     let mut s = with_ten_in_flight();
     s.sack(0, &[(1000, 2000)]);
     assert_eq!(s.wait(ms(26)), "");
@@ -48,9 +48,9 @@ fn one_report_begins_recovery_a_quarter_of_a_round_trip_later() {
     assert_eq!(s.end.counters().fast_retransmits, 0);
 }
 
-/// RFC 8985, 6.2, step 3: what the ACK acknowledges lies below what it reports itself; that is
-/// no reordering. Then three reports are a loss at once. Below an earlier report it is
-/// reordering, and they are not.
+/// RFC 8985, 6.2, step 3: no reordering if the ACK number covers a segment below one that the same
+/// ACK reports; three reports are then a loss at once. Below a segment that an earlier ACK reported
+/// it is reordering, and three reports are no loss at once.
 #[test]
 fn reordering_is_what_arrives_below_an_earlier_report() {
     let mut s = with_ten_in_flight();
@@ -78,14 +78,14 @@ fn in_recovery_every_second_report_lets_a_segment_go() {
     assert_eq!(sent, ["0", "", "12", "", "13", ""]);
     assert_eq!(s.ack(10_000), "14");
     assert!(s.end.view().recovering);
-    // The end: ssthresh.
+    // At the end the window is ssthresh.
     s.ack(12_000);
     assert!(!s.end.view().recovering);
     assert_eq!(s.cwnd(), 5000);
 }
 
-/// A retransmission that is lost too goes again without a timeout: 10 was sent after it. Three
-/// reports at once release ceil (3 * 5 / 10) = 2 segments.
+/// A lost retransmission is retransmitted without a timeout, because 10 was sent after it and has
+/// arrived. Three reports at once release ceil (3 * 5 / 10) = 2 segments.
 #[test]
 fn a_lost_retransmission_is_found_without_a_timeout() {
     let mut s = with_ten_in_flight();
@@ -126,7 +126,7 @@ fn one_segment_waits_for_a_delayed_ack() {
     assert_eq!(s.end.counters().timeouts, 0);
 }
 
-/// The probe's report shows what was lost before it.
+/// The ACK of the probe reports the loss before it.
 #[test]
 fn a_probe_turns_a_lost_tail_into_fast_recovery() {
     let mut s = Script::sender(rack(), 3);
@@ -167,7 +167,7 @@ fn new_data_alone_after_a_timeout_shows_that_the_loss_was_real() {
     assert_eq!(s.ssthresh(), 5000);
 }
 
-/// Without F-RTO what is lost goes ahead of new data.
+/// Without F-RTO lost segments are sent before new data.
 #[test]
 fn without_f_rto_an_ack_after_a_timeout_lets_what_is_lost_go() {
     let settings = TcpSettings {

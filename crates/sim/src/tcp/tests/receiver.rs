@@ -57,7 +57,7 @@ fn heartbeat_ends_the_wait_at_the_next_beat() {
     assert_eq!(s.wait(ms(1000)), "70: =1000");
 }
 
-/// RFC 5681, 4.2: out of order, and what fills a hole, at once.
+/// RFC 5681, 4.2: an ACK at once for data out of order, and for data that fills a hole.
 #[test]
 fn out_of_order_and_hole_filling_segments_are_acknowledged_at_once() {
     let mut s = Script::receiver(delayed(false));
@@ -92,7 +92,7 @@ fn sack_blocks_are_the_newest_first_and_at_most_three_beside_timestamps() {
     }
 }
 
-/// RFC 9293, 3.10.7.4: what is not acceptable is answered with an ACK.
+/// RFC 9293, 3.10.7.4: a segment that is not acceptable is answered with an ACK.
 #[test]
 fn old_data_is_answered_and_counted_as_duplicate() {
     let mut s = Script::receiver(plain());
@@ -129,8 +129,8 @@ fn data_beyond_the_window_is_trimmed() {
     assert_eq!(s.end.view().delivered, 2500);
 }
 
-/// RFC 9293, 3.8.6.2.2: a window that opens by little is not announced; one by two segments
-/// is.
+/// RFC 9293, 3.8.6.2.2: a window that opens by little is not announced. A window that opens by two
+/// segments is.
 #[test]
 fn slow_reader_opens_the_window_in_steps_worth_sending() {
     let settings = TcpSettings {
@@ -258,7 +258,7 @@ fn corrupted_segment_is_dropped_and_a_misplaced_byte_is_seen() {
     assert!(!s.end.view().intact);
 }
 
-/// Goff and others, 2000: a window of 0 on demand, and ACKs when it is over.
+/// Goff and others, 2000: a window of 0 on request, and ACKs at its end.
 #[test]
 fn frozen_receiver_sends_zero_and_then_its_last_window() {
     let mut s = Script::receiver(plain());
@@ -276,8 +276,8 @@ fn with_delayed_dup_acks() -> TcpSettings {
     }
 }
 
-/// Vaidya and others (1999): the third and later duplicate ACKs wait, and never go if the link
-/// fills the hole meanwhile.
+/// Vaidya and others (1999): the third and later duplicate ACKs wait. If the link fills the hole
+/// meanwhile, they are not sent.
 #[test]
 fn third_dup_ack_waits_for_the_missing_segment() {
     let mut s = Script::receiver(with_delayed_dup_acks());
@@ -294,7 +294,7 @@ fn third_dup_ack_waits_for_the_missing_segment() {
     assert_eq!(s.data(8000, 9000), "");
 }
 
-/// The delay counts from the first that waits; all of them go, and those after them at once.
+/// The delay counts from the first ACK that waits. Then all are sent, and later ones at once.
 #[test]
 fn dup_acks_that_waited_in_vain_go_together() {
     let mut s = Script::receiver(with_delayed_dup_acks());

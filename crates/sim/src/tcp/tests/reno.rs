@@ -89,7 +89,7 @@ fn third_duplicate_ack_repeats_the_segment_and_halves_the_window() {
     assert!(!s.end.view().recovering);
 }
 
-/// RFC 5681, 2: what is no duplicate ACK.
+/// RFC 5681, 2: ACKs that are no duplicate ACKs.
 #[test]
 fn an_ack_with_data_or_another_window_is_no_duplicate() {
     let mut s = with_ten_in_flight(plain());
@@ -157,7 +157,7 @@ fn tahoe_begins_again_from_one_segment() {
     assert_eq!(s.acks(3, 0), "0");
     assert_eq!((s.ssthresh(), s.cwnd()), (5000, 1000));
     assert_eq!(s.acks(4, 0), "");
-    // All of it had arrived but the one.
+    // All but one of them had arrived.
     assert_eq!(s.ack(10_000), "10 11");
 }
 
@@ -189,8 +189,8 @@ fn bsd_adds_an_eighth_of_a_segment_besides() {
     assert_eq!(s.cwnd(), 4000 + 250 + 125);
 }
 
-/// RFC 5681, 4.1: "has not sent data in an interval exceeding the RTO"; probes without
-/// a byte are none. (4.3BSD counts from what it received.)
+/// RFC 5681, 4.1: "has not sent data in an interval exceeding the RTO". Probes without a byte are
+/// no data. (4.3BSD also counts from the last segment received.)
 #[test]
 fn after_an_idle_rto_the_window_is_the_initial_one() {
     for (idle_restart, expected) in [

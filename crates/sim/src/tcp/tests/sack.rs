@@ -105,8 +105,8 @@ fn rescue_repeats_the_last_segment_once() {
     assert_eq!(s.ack(8000), "");
 }
 
-/// RFC 2018, 8; RFC 6675, 5.1: after a timeout what was reported is forgotten, and
-/// what is reported then is not retransmitted.
+/// RFC 2018, 8; RFC 6675, 5.1: after a timeout the sender forgets the reports. It does not
+/// retransmit what is reported later.
 #[test]
 fn timeout_forgets_reports_and_learns_from_new_ones() {
     let mut s = with_ten_in_flight();
@@ -122,7 +122,7 @@ fn timeout_forgets_reports_and_learns_from_new_ones() {
     assert_eq!(s.end.counters().fast_retransmits, 0);
 }
 
-/// RFC 2018, 5: blocks beyond what was sent, or upside down, are not believed.
+/// RFC 2018, 5: blocks beyond what was sent, or with exchanged edges, are ignored.
 #[test]
 fn nonsense_blocks_change_nothing() {
     let mut s = with_ten_in_flight();

@@ -34,7 +34,7 @@ fn lost_syn_leaves_a_timeout_of_three_seconds() {
     assert_eq!(s.sent(), "0");
     assert_eq!(s.wait(ms(2999)), "");
     assert_eq!(s.wait(ms(1)), "1: 0");
-    // What is measured then replaces it.
+    // A later measurement replaces it.
     s.ack(1000);
     s.now += ms(100);
     s.ack(2000);
@@ -53,7 +53,7 @@ fn new_acks_restart_the_timer_and_the_last_one_stops_it() {
     assert_eq!(s.end.poll_timeout(), None);
 }
 
-/// 5.1, and RFC 5681: duplicates do not restart it.
+/// 5.1, and RFC 5681: duplicate ACKs do not restart the timer.
 #[test]
 fn duplicate_acks_do_not_restart_the_timer() {
     let mut s = Script::sender(plain(), 100);
@@ -84,8 +84,8 @@ fn karns_algorithm_keeps_the_back_off_until_something_new_is_timed() {
     assert_eq!(s.end.view().rto, ms(1000));
 }
 
-/// RFC 7323, 4: timestamps give a sample of what was repeated too, since they show which
-/// one is acknowledged.
+/// RFC 7323, 4: timestamps also give a sample for a retransmitted segment, since they show which
+/// transmission is acknowledged.
 #[test]
 fn timestamps_measure_a_repeated_segment() {
     let settings = TcpSettings {
@@ -170,7 +170,7 @@ fn syn_is_repeated_for_three_minutes_at_least() {
     assert!(last_ms >= 180_000, "{sent}");
 }
 
-/// 4.3BSD: timers run out at the slow timer's ticks of 500 ms.
+/// 4.3BSD: timers expire at the slow timer's ticks of 500 ms.
 #[test]
 fn bsd_timeouts_come_at_ticks() {
     let settings = TcpSettings {
@@ -186,7 +186,7 @@ fn bsd_timeouts_come_at_ticks() {
 }
 
 /// Bakshi and others (1997): the message restarts the timer with the present timeout, back-off
-/// included; a sender that does not know it goes on.
+/// included. A sender that does not heed it is not affected.
 #[test]
 fn message_of_a_bad_link_restarts_the_timer_of_a_sender_that_knows_it() {
     for (heeds, expiries) in [(true, "1000: 0"), (false, "300: 0")] {

@@ -16,7 +16,7 @@ impl World {
         self.drive(|_, _, _, _| {});
     }
 
-    /// Probes, FHs that pause, silent outages.
+    /// The counters of probes, FHs that pause, and silent outages.
     pub(super) fn counters(&self) -> [u64; 3] {
         let counters = self.daemon.as_ref().map(MobileHost::counters);
         let own = counters.map_or([0; 3], |own| [own.probes, own.pauses, own.silent_outages]);
@@ -143,7 +143,7 @@ impl World {
         if daemon.poll_timeout().is_some_and(|at| at <= now) {
             let needed = daemon.flows_needed(now);
             self.drive(|machine, flows, now, actions| {
-                // It has only the flows that it requested.
+                // The machine gets only the flows that it requested.
                 let known = flows.iter().filter(|flow| match &needed {
                     FlowsNeeded::Some(keys) => keys.contains(&flow.key),
                     FlowsNeeded::All => true,

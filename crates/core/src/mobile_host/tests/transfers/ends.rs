@@ -18,7 +18,8 @@ impl World {
         );
     }
 
-    /// The FH answers a probe, like Linux one in half a second. In some worlds one FH answers none.
+    /// The FH answers a probe. Like Linux it answers once in half a second. In some worlds one FH answers
+    /// none.
     pub(super) fn on_probe(&mut self, index: usize) {
         let is_deaf = index == 0 && self.seed.is_multiple_of(4);
         let sender = &mut self.senders[index];
@@ -61,7 +62,8 @@ impl World {
         sender.doublings = (sender.doublings + 1).min(DOUBLINGS_MAX);
         sender.window = PIECE;
         sender.dup_acks = 0;
-        // Also into a window of 0: it is the probe. Everything from here on is retransmitted.
+        // The segment is sent into a window of 0 too, as a probe. Everything from here on is
+        // retransmitted.
         let seq = sender.una;
         sender.nxt = sender.una + PIECE;
         self.send(index, seq);
@@ -90,7 +92,7 @@ impl World {
         self.pump(index);
     }
 
-    /// The dup_acks without a new timer.
+    /// Sends more if the window permits it; otherwise the timer is not restarted.
     pub(super) fn pump_on(&mut self, index: usize) {
         let sender = self.senders[index];
         if sender.nxt + PIECE
@@ -204,7 +206,8 @@ impl World {
         self.leave(index, left);
     }
 
-    /// Checks what leaves: it acknowledges only what has arrived, and its window ends within the MH's own.
+    /// Checks a segment that leaves: it acknowledges only what has arrived, and its window ends within the
+    /// MH's own.
     pub(super) fn leave(&mut self, index: usize, left: AckAndWindow) {
         let AckAndWindow { ack, window } = left;
         let what = format!("seed {}, {}: {left:?}", self.seed, self.scheme);

@@ -14,7 +14,7 @@ fn before(port: u16, data_ms: u64) -> HostFlow {
     known(host_flow(port, at(data_ms)), data_ms)
 }
 
-/// With data at that time.
+/// The flow with data at that time.
 fn known(flow: HostFlow, data_ms: u64) -> HostFlow {
     HostFlow {
         data_at: Some(at(data_ms)),
@@ -27,7 +27,7 @@ fn known(flow: HostFlow, data_ms: u64) -> HostFlow {
     }
 }
 
-/// The same, with this in its download.
+/// A flow with this download.
 fn with(port: u16, download: Download) -> HostFlow {
     HostFlow {
         download: Some(download),
@@ -415,7 +415,7 @@ fn an_up_ends_what_was_found_though_it_comes_soon_after() {
     );
     outages.handle_link(LinkEvent::Up, at(5_400));
     assert_eq!(outages.poll_timeout(), None);
-    // Of a second one nothing comes, and a silence goes on.
+    // A second `up` so soon has no effect, and a new silence goes on.
     outages.begin_silence(&flow, at(5_500));
     outages.handle_link(LinkEvent::Up, at(5_600));
     assert!(outages.poll_timeout().is_some());
@@ -446,7 +446,7 @@ fn an_fh_that_never_answers_beside_others_that_do_is_woken_by_the_clock_alone() 
         assert!(tried.iter().all(|tried| !tried.link_is_up));
         tries += tried.len();
     }
-    // Until others deliver.
+    // The wake-ups end when the other FH delivers.
     assert!(probes < 10 && tries <= 2, "{probes} probes, {tries} tries");
     assert_eq!(outages.poll_timeout(), None);
 }

@@ -9,12 +9,12 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(10_000 + ms)
 }
 
-/// Its data came at 0.
+/// A flow whose data arrived at 0.
 fn flow(port: u16) -> HostFlow {
     delivering(port, 0)
 }
 
-/// The same flow with a segment of the FH since.
+/// That flow with a later segment of the FH.
 fn delivering(port: u16, ms: u64) -> HostFlow {
     HostFlow {
         data_at: Some(at(0)),
@@ -22,7 +22,7 @@ fn delivering(port: u16, ms: u64) -> HostFlow {
     }
 }
 
-/// The flows that `silent_flows` follows, without a segment since.
+/// The flows that `silent_flows` follows, without a later segment.
 fn followed(silent_flows: &SilentFlows) -> Vec<HostFlow> {
     let keys = silent_flows.flows.keys();
     keys.map(|key| flow(key.mh.port)).collect()
@@ -192,7 +192,7 @@ fn data_that_arrive_soon_show_nothing_and_later_data_show_link_up() {
         assert_eq!(silent_flows.reply_of(&goes_on, at(data_ms)), Some(reply));
         assert_eq!(silent_flows.follows(&flow(1).key), is_followed);
         assert!(!silent_flows.pauses(&flow(1)));
-        // Nor does it wait.
+        // Such a flow does not wait for link up.
         silent_flows.wake(&[flow(2)], at(data_ms));
         assert!(!silent_flows.follows(&flow(1).key));
     }
@@ -228,7 +228,7 @@ fn who_falls_silent_again_is_silent_anew() {
 #[test]
 fn who_waits_is_woken_when_the_link_is_back_and_thrice_more_until_data_come() {
     let mut silent_flows = two();
-    // The third was in flight and not followed.
+    // The third flow had data in flight, and was not followed.
     let woken = silent_flows.wake(&[flow(1), flow(3)], at(5_030));
     assert_eq!(woken, [flow(1).key, flow(3).key]);
     assert!(!silent_flows.follows(&flow(2).key), "an unknown flow");
@@ -256,7 +256,7 @@ fn without_a_segment_a_woken_flow_waits_for_link_up_again_but_not_for_ever() {
     for woken in 1..=WOKEN_MAX {
         assert_eq!(silent_flows.wake(&[flow(1)], now), [flow(1).key]);
         assert_eq!(silent_flows.to_probe(0), None);
-        for _ in 0..AGAIN {
+        for _ in 0..REPETITIONS {
             now = silent_flows.poll_timeout().unwrap();
             silent_flows.handle_timeout(&[flow(1)], now);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of a connection while its halves are set up, and what comes of it.
+//! A connection while its halves are set up, and how its numbers are translated after that.
 
 use core::time::Duration;
 
@@ -16,8 +16,8 @@ pub(super) const WINDOW: u16 = 14_600;
 const MSS_MAX: [u16; 2] = [1360, 1340];
 /// The MSS of an end that names none (RFC 9293, 3.7.1).
 const MSS_UNNAMED: [u16; 2] = [536, 1220];
-/// A SYN or SYN/ACK of ours is sent so often, at intervals that double: over before the flow
-/// would be forgotten as an idle one.
+/// A made SYN or SYN/ACK is sent this many times, at intervals that double. The last interval ends
+/// before the flow is forgotten as an idle one.
 pub(super) const TRIES_MAX: u32 = 4;
 /// The first interval (RFC 6298, 2.1).
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -25,20 +25,20 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The set-up.
 pub(crate) struct Opening<P> {
     pub opener: Side,
-    /// Its SYN, as the other end gets it: without timestamps.
+    /// The opener's SYN, as the other end gets it: without timestamps.
     pub syn: Segment,
     pub syn_packet: P,
     /// The answer, in the other end's name.
     pub answer: P,
-    /// The number that was chosen there.
+    /// The initial sequence number in that answer.
     pub iss: SeqNum,
-    /// The opener has acknowledged that, and the SYN went to the other end.
+    /// The opener has acknowledged the answer, and the SYN was sent to the other end.
     pub is_confirmed: bool,
     pub again_at: Option<Instant>,
     pub tries: u32,
     /// What the opener has sent since, in the order in which it came.
     pub held: Vec<(Segment, P)>,
-    /// What that counts as against the cache's limits.
+    /// The bytes of `held` that count toward the cache's limits.
     pub held_bytes: usize,
 }
 
@@ -50,12 +50,12 @@ impl<P> Opening<P> {
 }
 
 impl<P: Payload> Opening<P> {
-    /// The opener wants the connection no more: a RST for the other end.
+    /// A RST for the other end, because the opener has given up the connection.
     pub(super) fn reset_other(&self) -> Option<P> {
         self.reset_other_at(self.syn.seq + 1)
     }
 
-    /// The same with another number.
+    /// That RST with another sequence number.
     pub(super) fn reset_other_at(&self, seq: SeqNum) -> Option<P> {
         let mut reset = self.syn;
         (reset.seq, reset.flags) = (seq, Flags::RST);
@@ -63,7 +63,7 @@ impl<P: Payload> Opening<P> {
         self.syn_packet.renumbered(&reset)
     }
 
-    /// An ACK to the opener of what it has sent.
+    /// A challenge ACK for the opener (RFC 5961, 4).
     pub(super) fn challenge(&self) -> Option<P> {
         let ack = Segment {
             seq: self.iss + 1,
@@ -114,11 +114,12 @@ pub(super) fn answer_to(syn: &Segment, iss: SeqNum) -> Segment {
     }
 }
 
-/// What the two SYNs and the gateway's answer make of the numbers.
+/// How numbers, windows and SACK are translated, by the two SYNs and the gateway's answer.
 pub(super) fn numbers<P>(opening: &Opening<P>, answer: &Segment) -> Renumber {
     let (syn, answer_options) = (&opening.syn.options, &answer.options);
     let difference = opening.iss.get().wrapping_sub(answer.seq.get());
-    // On the opener's half both have a scale if it does; on the other's if both do.
+    // On the opener's half windows are scaled if the opener offers it, on the other half if both
+    // ends do.
     let offered = syn.window_scale.map(|_| SHIFT);
     let both = syn.window_scale.and(answer_options.window_scale);
     let of_opener = Rescale {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How fast M-TCP sends of the cache.
+//! How fast M-TCP sends from the cache.
 
 use core::time::Duration;
 
@@ -13,16 +13,16 @@ const BURST_UNKNOWN: u64 = 10 * 1460;
 const SRTT_INITIAL: Duration = Duration::from_millis(100);
 /// A piece of the cache may take the link for this time.
 const QUANTUM: Duration = Duration::from_millis(2);
-/// Without an assigned rate: the pace of what an outage has delayed, in 1/16 of the measured delivery
-/// rate, and of what waits behind it. Without measurements, in congestion windows a round trip
+/// Without an assigned rate, in 1/16 of the measured delivery rate: the pace of what an outage has
+/// delayed, and of what waits behind it. Without a measurement: congestion windows a round trip
 /// (RFC 9002, 7.7).
 const PACE_GAIN_16: u64 = 17;
 const PACE_GAIN_BEHIND_16: u64 = 32;
 const PACE_GAIN_WINDOW: u64 = 2;
 
-/// What the pace is while something waits: as assigned. If it is not, what an outage has held
-/// up goes as the MH has acknowledged; what only the congestion window holds up is clocked by
-/// the ACKs, and the link's rate is found by it.
+/// The pace, in bytes a second: the assigned rate. Without one, data that an outage has delayed go at
+/// the rate of the MH's ACKs. Data that only the congestion window delays have no pace: the ACKs
+/// clock them, and so find the link's rate.
 pub(super) fn pace<P: Payload>(mtcp: &Mtcp<P>, flow: &Flow<P>, cx: &Context<'_, P>) -> u64 {
     let m = &mtcp.m;
     if let Some(assigned) = m.share.assigned {

@@ -51,8 +51,8 @@ fn answer<P: Payload>(
                 send_open_ack(mtcp, flow, acked, cx);
             }
         }
-        // The FH's own ACK shows its `snd_max`: it has set that back. It would answer an ACK beyond it with
-        // an ACK, for ever.
+        // The FH's own ACK shows that it has set its `snd_max` back. It would answer each ACK beyond that
+        // with an ACK, for ever.
         Window::NoShrink
             if segment.is_empty() && sh.was_shrunk && segment.seq.before(acked - 1) =>
         {
@@ -61,7 +61,7 @@ fn answer<P: Payload>(
             send_open_ack(mtcp, flow, segment.seq, cx);
         }
         Window::NoShrink if segment.is_empty() => {
-            // The MH answers, and its ACK passes whole.
+            // The MH answers, and its ACK passes unchanged.
             sh.acked = una;
             on_probe(mtcp, flow, segment, cx);
             return Verdict::Forward;

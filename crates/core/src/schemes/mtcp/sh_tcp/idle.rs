@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is stored of the FH's half while its flow is idle.
+//! What is stored of the half toward the FH while its flow is idle.
 
 use holdfast_wire::SeqNum;
 
@@ -15,8 +15,8 @@ pub(in crate::schemes::mtcp) struct Idle {
 }
 
 impl ShTcp {
-    /// The state of a flow that is idle. None: something is waited for. `una`: what the MH of a
-    /// split connection has acknowledged.
+    /// The state of a flow that is idle. `None`: the flow waits for something. `una`: what the MH
+    /// of a split connection has acknowledged.
     pub(in crate::schemes::mtcp) fn pack(&self, una: Option<SeqNum>) -> Option<Idle> {
         let is_idle = una.is_none_or(|una| self.has_acked(una))
             && self.is_open()

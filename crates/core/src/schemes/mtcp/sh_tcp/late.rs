@@ -12,7 +12,7 @@ use crate::Payload;
 use crate::flow::Flow;
 use holdfast_wire::Segment;
 
-/// Retransmissions of the FH's first segment without an answer.
+/// Retransmissions of the FH's first segment without an answer; the next one gets an answer.
 const UNANSWERED_MAX: u32 = 3;
 
 /// True if the FH has retransmitted its first segment often enough to get an ACK.

@@ -94,7 +94,7 @@ pub(super) fn end_recovering<P: Payload>(
     }
 }
 
-/// How long the FH is waited for: RTO of the wired half.
+/// How long the SH waits for the FH: RTO of the wired half.
 pub(super) fn wired_rto<P: Payload>(mtcp: &Mtcp<P>, cx: &Context<'_, P>) -> Duration {
     let rtt = &mtcp.sh.wired_rtt;
     rtt.rto(cx.settings.mtcp.rto_variation_min)

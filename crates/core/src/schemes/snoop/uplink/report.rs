@@ -2,12 +2,11 @@
 //! The content of a report about the MH's data, and when it is sent. What it names is cached, and the FH's ACKs of
 //! that are withheld.
 //!
-//! Only with `1995`: a report costs a Linux MH more than it gives (measured). The segment
-//! at its `snd.una`, which cannot be named, is retransmitted without need; the D-SACK of that makes
-//! RACK wait longer for each later loss; and the time since a named segment was sent becomes
-//! the shortest round trip, whatever the ACK echoes (`tcp_sacktag_one`), by which BBR takes
-//! the wireless half for the path. There is no report without such a sample: RACK needs a
-//! segment that was sent after the lost one, so one younger than the path's round trip.
+//! Only with `1995`: a report costs a Linux MH more than it gives (measured). The segment at its `snd.una`, which
+//! cannot be named, is retransmitted without need. The D-SACK of that makes RACK wait longer for each later loss.
+//! The time since a named segment was sent becomes the shortest round trip, whatever the ACK echoes
+//! (`tcp_sacktag_one`). So BBR takes the wireless half for the path. Every report has such a sample: RACK needs a
+//! segment that was sent after the lost one, and such a segment is younger than the path's round trip.
 
 use core::time::Duration;
 
@@ -49,7 +48,7 @@ impl<P: Payload> Uplink<P> {
             let bytes_free = room.min(flow.bytes_free_of_flow(settings));
             let entries_max = settings.flow_cache_entries_max;
             let entries_max = entries_max.saturating_sub(flow.cache.entries());
-            // At a limit it is not kept, and so not named.
+            // At a limit it is not cached, and so not named.
             let _: Insertion = self
                 .cache
                 .insert(segment, payload, una, bytes_free, entries_max);
@@ -64,9 +63,8 @@ impl<P: Payload> Uplink<P> {
         }
     }
 
-    /// All that a report may name, in order: what the FH has or what is kept, up to the
-    /// first gap that is not due and the first range that is not kept. Empty if nothing of
-    /// it lies beyond a gap.
+    /// The ranges that a report may name, in order: what the FH has and what is cached. They end at the first gap
+    /// that is not due, and at the first range that is not cached. Empty if none of them lies beyond a gap.
     fn nameable(&self, una: SeqNum) -> Vec<(SeqNum, SeqNum)> {
         let mut ranges: Vec<(SeqNum, SeqNum)> = Vec::new();
         // Bytes that a withheld ACK acknowledges.
@@ -102,14 +100,15 @@ impl<P: Payload> Uplink<P> {
         }
     }
 
-    /// From now on the FH's ACKs pass, until they are past everything that was named.
+    /// From now on no ACK of the FH is withheld, until it acknowledges everything that has passed.
     pub(super) fn show(&mut self) {
         self.withheld_since = None;
         self.trusted_from = self.passed.highest();
         self.shown = self.trusted_from.is_some();
     }
 
-    /// An ACK of the FH that ends within a named range goes no further, until it is too late for that.
+    /// Withholds an ACK of the FH that ends within a named range, unless the time for that is over. True if it is
+    /// withheld.
     pub(super) fn withholds(&mut self, segment: &Segment, mh_nxt: SeqNum, now: Instant) -> bool {
         let within = segment.ack.after(self.acked) && self.has_named(segment.ack);
         let late = self.withheld_until().is_some_and(|until| until <= now);
@@ -124,7 +123,7 @@ impl<P: Payload> Uplink<P> {
         false
     }
 
-    /// The wait between two reports of the same: a round trip of the wireless half.
+    /// The wait between two reports of the same gaps: a round trip of the wireless half.
     fn repeat_wait<Q: Payload>(&self, cx: &Context<'_, Q>) -> Duration {
         let estimator = [&self.rtt, cx.rtt()]
             .into_iter()
@@ -136,8 +135,8 @@ impl<P: Payload> Uplink<P> {
         wait * (1 << self.repeats.saturating_sub(1).min(REPEATS_MAX))
     }
 
-    /// The gaps that are due are reported at `now`; `is_empty`: nothing could be named for those that
-    /// were reported before.
+    /// The gaps that are due are reported at `now`. `is_empty`: nothing could be named, and only gaps that were
+    /// reported before get the new time.
     fn note_reported(&mut self, is_empty: bool, now: Instant) {
         for gap in self.gaps.iter_mut().filter(|gap| gap.due) {
             if gap.reported_at.is_some() || !is_empty {
@@ -148,7 +147,7 @@ impl<P: Payload> Uplink<P> {
     }
 }
 
-/// Reports what is due, if it is time, and finds out when it will be next. Only where [`super::reports_holes`].
+/// Sends the reports that are due, and finds out when the next are. Only where [`super::reports_holes`].
 pub(super) fn report<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -185,7 +184,7 @@ pub(super) fn report<P: Payload>(
     uplink.report_at = reported.filter(|_| again).map(|at| at + wait);
 }
 
-/// One report: these blocks, the farthest first. False if it cannot be made.
+/// Sends one report with these blocks, the farthest first. False if it cannot be made.
 fn send_report<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,

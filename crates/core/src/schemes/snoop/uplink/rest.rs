@@ -6,8 +6,8 @@ use holdfast_wire::{Segment, SeqNum};
 use super::{Context, Payload, RttEstimator, Snoop, Uplink, reports_holes};
 
 impl<P: Payload> Uplink<P> {
-    /// The FH has all that the MH has sent, and its segment reports nothing: it changes nothing here
-    /// but the time at which the FH sends.
+    /// The FH has all that the MH has sent, and its segment reports nothing. The segment changes nothing here but the
+    /// time at which the FH sends.
     pub(super) fn is_idle(&self, segment: &Segment, una: SeqNum, mh_nxt: SeqNum) -> bool {
         let has_all = segment.ack == una && una == mh_nxt && self.acked == una;
         let waits = self.withheld_since.is_some() || self.trusted_from.is_some();
@@ -15,13 +15,13 @@ impl<P: Payload> Uplink<P> {
         let parts_are_idle = self.wired.is_idle() && self.undo.is_idle();
         let is_idle =
             has_all && segment.options.sack.is_empty() && has_nothing && !waits && parts_are_idle;
-        // At rest no timer is looked at.
+        // At rest no timer is checked, so none may run.
         let timers = [self.quiet_at, self.report_at, self.wired.deadline()];
         debug_assert!(!is_idle || timers == [None; 3], "a timer runs");
         is_idle
     }
 
-    /// Takes in data of the FH at rest. `wired`: the wired half's round trip.
+    /// Notes data of the FH at rest. `wired`: the wired half's round trip.
     pub(super) fn note_at_rest(
         &mut self,
         segment: &Segment,

@@ -28,7 +28,7 @@ use super::{
 /// Holes of the wireless half that were filled and that the FH has not acknowledged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Undo {
-    /// Their ends, each with the MH's clock when it showed.
+    /// The end of each, and the MH's timestamp when the hole showed.
     filled: Vec<(SeqNum, u32)>,
     /// A reduction must stand: until the FH has all before this, nothing is undone.
     congested_to: Option<SeqNum>,
@@ -40,7 +40,8 @@ impl Undo {
         self.filled.is_empty() && self.congested_to.is_none()
     }
 
-    /// All of `gap` has come. If it opened before `since`, the age of the echo would make the MH's timer long.
+    /// All of `gap` has arrived. A gap from before `since` is not undone: the age of the echo would make the MH's
+    /// RTO long.
     pub(super) fn note_filled(&mut self, gap: &Gap, since: Instant) {
         if let (Some(tsval), false, true) = (gap.tsval, gap.is_overload, gap.opened_at >= since) {
             if self.filled.len() >= GAPS_MAX {
@@ -55,7 +56,7 @@ impl Undo {
         self.congested_to = Some(highest);
     }
 
-    /// The earliest clock of the holes that lie before `ack`, which are forgotten.
+    /// Removes the holes before `ack`. Returns the earliest of their timestamps.
     fn take(&mut self, ack: SeqNum) -> Option<u32> {
         let mut earliest: Option<u32> = None;
         self.filled.retain(|(end, tsval)| {
@@ -134,13 +135,13 @@ impl<P: Payload> Uplink<P> {
     }
 }
 
-/// By RFC 7323's arithmetic.
+/// RFC 7323's comparison of timestamps.
 const fn is_before(tsval: u32, other: u32) -> bool {
     (tsval.wrapping_sub(other) as i32) < 0
 }
 
-/// An ACK of the FH goes to the MH. True if another one replaces it: with the same content, but so
-/// that the MH undoes its reduction after a loss.
+/// Handles an ACK of the FH for the MH. True if a made ACK replaces it: with the same content, but an echo that
+/// makes the MH undo its reduction after a loss.
 pub(super) fn sends_undo<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,

@@ -25,9 +25,9 @@ const VARIATION_MIN: Duration = Duration::from_millis(200);
 const SEGMENT_LEN_MAX: u32 = 1460;
 /// Ranges on their way to the FH that are remembered, at most. The loss of others is not noticed.
 const SENT_RANGES_MAX: usize = 512;
-/// The room for them that a flow keeps while nothing is on its way to the FH: most flows upload little.
+/// Memory for this many ranges stays while nothing is in flight to the FH: most flows upload little.
 const SENT_ROOM_KEPT: usize = 16;
-/// Timeouts in a row; after these it is left to the MH.
+/// Timeouts in a row, at most; after these the MH has to retransmit.
 const TIMEOUTS_MAX: u32 = 5;
 
 /// The wired half of the uplink.
@@ -35,7 +35,7 @@ const TIMEOUTS_MAX: u32 = 5;
 pub(super) struct Wired {
     /// What the FH has reported to hold beyond its ACK.
     reported: Scoreboard,
-    /// When what is on its way to the FH was sent.
+    /// When the bytes in flight to the FH were sent.
     sent: Transmissions,
     arrivals: Arrivals,
     /// The FH's window and its duplicate ACKs.
@@ -59,13 +59,13 @@ impl Wired {
         self.recover.is_some()
     }
 
-    /// The FH has everything, and nothing is waited for.
+    /// The FH has everything, and nothing is awaited.
     pub(super) fn is_idle(&self) -> bool {
         let waits = self.recover.is_some() || self.resend_at.is_some();
         !waits && self.reported.is_empty()
     }
 
-    /// Takes in the FH's window: a duplicate ACK repeats it.
+    /// Notes the FH's window: a duplicate ACK repeats it.
     pub(super) const fn note_window(&mut self, segment: &Segment) {
         self.window = Some(segment.window);
     }
@@ -96,7 +96,7 @@ impl Wired {
         !self.reported.is_empty() || self.dup_acks >= DUP_THRESH
     }
 
-    /// Takes in the blocks of the FH that lie between its ACK and `nxt`. True if any does.
+    /// Notes the blocks of the FH that lie between its ACK and `nxt`. True if any does.
     fn take_reports(&mut self, segment: &Segment, nxt: SeqNum, now: Instant) -> bool {
         let least = self.rtt.least().unwrap_or_default();
         let mut any = false;
@@ -110,7 +110,7 @@ impl Wired {
         any
     }
 
-    /// What was sent at `seq` has had time enough for an answer.
+    /// What was sent at `seq` has had time for an answer.
     fn is_overdue(&self, seq: SeqNum, now: Instant) -> bool {
         let least = self.rtt.least().unwrap_or_default();
         let sent = self.sent.within(seq, seq + 1).next();
@@ -168,8 +168,8 @@ pub(super) fn on_fh_segment<P: Payload>(
 }
 
 impl<P: Payload> Uplink<P> {
-    /// By its reports or its duplicate ACKs the FH lacks something that has passed, and that
-    /// has had time enough to arrive.
+    /// The FH's reports or duplicate ACKs show that it lacks something that has passed and had time to
+    /// arrive.
     fn lacks_what_passed(&self, now: Instant) -> bool {
         let Some(una) = self.una else {
             return false;
@@ -188,7 +188,7 @@ impl<P: Payload> Uplink<P> {
     }
 }
 
-/// The timer runs while the FH lacks first what a report has named.
+/// The timer runs while a report has named the first byte that the FH lacks.
 pub(super) fn arm<P: Payload>(snoop: &mut Snoop<P>, cx: &Context<'_, P>) {
     let uplink = &mut snoop.uplink;
     let lacks = uplink.una.is_some_and(|una| uplink.answers_for(una));
@@ -201,7 +201,7 @@ pub(super) fn arm<P: Payload>(snoop: &mut Snoop<P>, cx: &Context<'_, P>) {
     wired.resend_at.get_or_insert(cx.now + wait);
 }
 
-/// Something may be due.
+/// Handles the timer if it is due.
 pub(super) fn on_timeout<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -218,7 +218,7 @@ pub(super) fn on_timeout<P: Payload>(
     }
 }
 
-/// The first segment that the FH lacks, if a report has named it.
+/// Retransmits the first segment that the FH lacks, if a report has named it.
 #[cold]
 fn resend_first<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let uplink = &snoop.uplink;
@@ -234,9 +234,9 @@ fn resend_first<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx: &mut C
     }
 }
 
-/// What was named, was overtaken on its way, and lies DupThresh segments below what the FH
-/// has reported. As much goes out as has arrived, and one segment more: what is lost on the
-/// wired half was too much for it.
+/// Retransmits what was named, was overtaken in flight, and lies DupThresh segments below what the FH
+/// has reported. At most as much is sent as has arrived, plus one segment, because a loss on the wired
+/// half is congestion.
 fn resend_lost<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,

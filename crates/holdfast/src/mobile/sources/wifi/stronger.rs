@@ -9,23 +9,24 @@ use holdfast_net::nl80211::AccessPoint;
 
 use super::SourceEvent;
 
-/// Older results of a scan show nothing.
+/// Older results of a scan are ignored.
 const SEEN_AGO_MAX: Duration = Duration::from_secs(10);
-/// Results that are less apart are of one scan.
+/// Results with less time between them are of one scan.
 const SCANS_APART_MIN: Duration = Duration::from_millis(100);
-/// If the interface has not roamed by then, the handoff begins again.
+/// If the interface has not roamed after this time, the handoff begins again.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// An access point and when it was seen, or taken.
+/// An access point, and when it was seen or chosen.
 type At = ([u8; 6], Instant);
 
-/// Whether an access point is stronger than the own one.
+/// Decides whether an access point is stronger than the own one.
 #[derive(Debug)]
 pub(super) struct Stronger {
     by_db: i32,
-    /// The one that was stronger in the last scan.
+    /// The strongest access point of the last scan, if it was stronger than the own one by `by_db`.
     candidate: Option<At>,
-    /// The one for which a handoff has begun; until it is weaker than the own one.
+    /// The access point for which a handoff has begun. It is forgotten when it is not stronger than the own
+    /// one, or after [`RETRY`].
     taken: Option<At>,
 }
 
@@ -38,8 +39,8 @@ impl Stronger {
         }
     }
 
-    /// The access point to go to, once: of the own network, and in two scans in a row the strongest
-    /// one and stronger than the own one.
+    /// The access point to roam to, returned once. In two scans in a row it was the strongest of the own
+    /// network, and stronger than the own one.
     pub(super) fn look<'a>(
         &mut self,
         own_dbm: i32,
@@ -63,7 +64,7 @@ impl Stronger {
         let seen_at = now.checked_sub(found.seen_ago).unwrap_or(now);
         let before = before.filter(|(address, _)| *address == found.address);
         let is_second = match before {
-            // The same scan.
+            // The result is of the same scan.
             Some((_, at)) if seen_at < at + SCANS_APART_MIN => {
                 self.candidate = before;
                 return None;

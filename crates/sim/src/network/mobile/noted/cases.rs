@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cases.txt`, read: segments of flows, and what is noted after each. Tests of these notes read it,
-//! and, by its path, those of the kernel's notes in `holdfast-net`.
+//! Reads `cases.txt`: segments of flows, and what is noted after each. The tests of these notes use
+//! it, and by its path also those of the kernel's notes in `holdfast-net`.
 
 use holdfast_core::mobile_host::HostFlow;
 use holdfast_wire::{Flags, SackBlocks, SeqNum, Timestamps};
@@ -21,7 +21,7 @@ pub(crate) struct Line {
     pub(crate) clocks: Option<Timestamps>,
     pub(crate) sack: SackBlocks,
     pub(crate) payload_bytes: u32,
-    /// What is noted, if the flow is known by then.
+    /// What is noted, if the flow is known then.
     pub(crate) noted: Option<Expected>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Expected {
     pub(crate) newest_ack: [&'static str; 5],
     /// The newest round trip, milliseconds.
     pub(crate) rtt_ms: Option<u64>,
-    /// When the newest segment of the FH came that counts, milliseconds.
+    /// When the FH's newest credible segment came, milliseconds.
     pub(crate) received_ms: Option<u64>,
     pub(crate) is_finished: bool,
 }

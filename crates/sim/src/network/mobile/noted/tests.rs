@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The cases that `bpf/noted.h` is held against too.
+//! The cases with which `bpf/noted.h` is tested too.
 
 use holdfast_wire::Endpoint;
 
