@@ -62,7 +62,7 @@ slurm-test: ## a sweep on Debian's Slurm, two nodes on loopback: workers, the co
 lint: ## formatting, clippy, purity, and the rules of CONTRIBUTING.md
 	@scripts/lint.sh
 
-bench: ## the published measurements; ARGS name some of them: link cost wake uplink packets speed outages freeze
+bench: ## the published measurements; ARGS name some of them: link cost wake uplink packets speed outages
 	@scripts/packages.sh bench
 	@$(MAKE) --no-print-directory build
 	@scripts/bench.sh $(HOLDFAST) $(ARGS)

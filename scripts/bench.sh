@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs the published measurements and keeps them with the conditions they were taken under.
+# Runs the published measurements, and stores them with their conditions.
 #
 #     scripts/bench.sh PROGRAM [--short] [name...]      such as: target/release/holdfast link outages
 #
@@ -18,8 +18,6 @@
 #     packets     instructions a packet, scheme by scheme (valgrind);
 #                 fails if they are 2% above the committed table        crates/core/benches/
 #     speed       how much faster than real time the simulator is       crates/sim/benches/
-#     freeze      stall and bytes by scheme of the mobile side, sender
-#                 and warning                                           crates/holdfast/benches/
 #
 # Without names all of them run, one after the other. With --short all but packets and speed are as
 # short as they can be: that shows that they run, and their figures mean little. Results go to target/bench/<time>/. The exit
@@ -43,7 +41,7 @@ if [ "${1:-}" = --short ]; then
 fi
 readonly short
 benches=("$@")
-readonly all=(link cost wake uplink packets speed outages freeze)
+readonly all=(link cost wake uplink packets speed outages)
 [ ${#benches[@]} -gt 0 ] || benches=("${all[@]}")
 for bench in "${benches[@]}"; do
     if [[ " ${all[*]} " != *" $bench "* ]]; then
@@ -70,11 +68,11 @@ conditions() {
 }
 conditions | tee "$folder/conditions.txt"
 
-# Built before the first is timed.
+# Built before the first measurement.
 cargo bench --locked --package holdfast --package holdfast-core --package holdfast-sim \
-    --bench link --bench cost --bench wake --bench uplink --bench freeze --bench packet_cost --bench speed --no-run
+    --bench link --bench cost --bench wake --bench uplink --bench packet_cost --bench speed --no-run
 
-# Another load on the machine is in every figure: two seconds are watched.
+# Another load on the machine would be in every figure: it is watched for two seconds.
 busy_and_all() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $2 + $3 + $4 + $5 + $6 + $7 + $8; exit }' /proc/stat; }
 read -r busy_before all_before < <(busy_and_all)
 sleep 2
@@ -83,7 +81,7 @@ if [ $(((busy_after - busy_before) * 10)) -gt $((all_after - all_before)) ]; the
     echo 'bench.sh: this machine is busy with something else: the figures will show it' | tee -a "$folder/conditions.txt" >&2
 fi
 
-# The arguments after the name are for its short form.
+# The arguments after the name are those of its short form.
 run() {
     local name="$1" kept
     shift
@@ -106,7 +104,6 @@ run_by_name() {
     wake) run wake --pairs 1 --senders cubic ;;
     uplink) run uplink --pairs 1 --each-ms 500 ;;
     outages) run outages --shard 1/300 ;;
-    freeze) run freeze --senders cubic --policies none,today@250 --outage 2 --repetitions 1 ;;
     *) run "$1" ;;
     esac
 }

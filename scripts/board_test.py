@@ -29,7 +29,7 @@ TARGETS = ["127.0.0.1:9848", "127.0.0.1:9849", "10.2.0.2:9848"]
 LIMIT_S = 120
 VARIABLES = {"$job": "holdfast", "$gateway": "127.*", "$mobile": "10.*", "$__range": "2m", "$__rate_interval": "20s"}
 CHROMIUM = "chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=1600,2260"
-# Chromium skips the time in which the page has nothing to do.
+# Chromium's virtual time for loading the page: it skips time in which the page is idle.
 BUDGET_MS = 30000
 NETWORK = """
     ip -n {gw} link add wired0 type veth peer name eth0 netns {fh}
@@ -78,7 +78,7 @@ class Test:
         print(f"{'ok     ' if is_good else 'FAILED '} {name} {shown}".rstrip(), flush=True)
 
     def api(self, path, **parameters):
-        """Prometheus lives in the gateway's namespace."""
+        """Queries Prometheus, which runs in the gateway's namespace."""
         url = f"http://{PROMETHEUS}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
         command = ["ip", "netns", "exec", self.names["gw"], "curl", "-s", "-S", "-m", "10", url]
         answer = subprocess.run(command, capture_output=True, text=True)
@@ -114,7 +114,7 @@ class Test:
         mobile = self.daemon("mh", "mobile", text, "mobile")
         config = os.path.join(self.folder, "prometheus.json")
         with open(config, "w") as file:
-            # JSON is YAML.
+            # A JSON file is also a YAML file.
             json.dump(
                 {
                     "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -132,7 +132,7 @@ class Test:
         return mobile
 
     def download_with_outages(self):
-        """The wireless interface loses its carrier when the MH's end goes down."""
+        """Sets the MH's end of the link down: then the gateway's wireless interface loses its carrier."""
         end, progress = (os.path.join(self.folder, name) for name in ("end", "progress"))
         open(progress, "wb").close()
         self.start("fh", "scripts/package_transfer.py", "fh", end)
@@ -174,7 +174,7 @@ class Test:
         self.check(f"{name}:", answer["status"] == "success" and bool(series), f"{query}: {shown}")
 
     def view(self):
-        """Prometheus serves the page too. The text of a panel has its title, its value or legend, and errors."""
+        """Renders the page, which Prometheus serves. A panel's text has its title, its value or legend, and errors."""
         if os.path.exists(self.picture):
             os.remove(self.picture)
         url = f"http://{PROMETHEUS}/user/index.html"
@@ -193,7 +193,7 @@ class Test:
             bad = [mark for mark in ('role="alert"', "panel errors", "No data") if mark in part]
             if not text.startswith(panel["title"]):
                 bad.append("another title")
-            # A legend's lines that do not fit are not in the document. Bars are a picture without text.
+            # Legend lines that do not fit are not in the document, and bars are pictures without text.
             if panel["type"] == "timeseries":
                 legends = [target["legendFormat"] for target in panel["targets"]]
                 bad += [f"no legend {name}" for name in legends if name.split("}}")[-1] not in text]
@@ -232,7 +232,7 @@ class Test:
 
 
 def main():
-    # As after an exception, what was started is removed.
+    # A signal ends the test like an exception: everything that was started is removed.
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs every test with instrumented programs, those in namespaces and in the virtual kernel too, and
-# prints which part of the lines and branches ran.
+# Runs every test with instrumented programs, also the tests in namespaces and in the virtual kernel. Prints the share
+# of the lines and branches that were executed.
 #
 #     scripts/coverage.sh             tests, then the tables
 #     scripts/coverage.sh tables      the tables of the last run
@@ -26,20 +26,20 @@ rustup component add llvm-tools >/dev/null
 export RUSTC_BOOTSTRAP=1
 export CARGO_TARGET_DIR="$PWD/${CARGO_TARGET_DIR:-target}/coverage"
 eval "$(cargo llvm-cov show-env --sh --branch 2>/dev/null)"
-# Counts are a mapped file (%c), so a program that is killed has reported too. All runs of a program share it (%m):
-# of one that runs as several users only the first user's runs count.
+# The counters are in a mapped file (%c), so a killed program reports too. All runs of a program share the file (%m). If
+# several users run a program, only the first user's runs count.
 export RUSTFLAGS="${RUSTFLAGS:-} -C llvm-args=-runtime-counter-relocation"
 export LLVM_PROFILE_FILE="$CARGO_TARGET_DIR/holdfast-%m%c.profraw"
 
 tests=0
 if [ "${1:-}" != tables ]; then
-    # Programs that a test starts as another user write there, too.
+    # Programs that a test starts as another user write there too.
     mkdir -p "$CARGO_TARGET_DIR" && chmod 1777 "$CARGO_TARGET_DIR"
     find "$CARGO_TARGET_DIR" -name '*.profraw' -delete 2>/dev/null || true
     HOLDFAST_TEST_LIMIT_S=7200 scripts/test.sh || tests=$?
 fi
 
-# A program that was killed while it wrote leaves a file that cannot be read.
+# A program that was killed while it wrote leaves an unreadable file.
 readonly report="$CARGO_TARGET_DIR/coverage.txt"
 cargo llvm-cov report --failure-mode all --branch --summary-only >"$report"
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# rustc for scripts/fuzz.sh (RUSTC_WRAPPER): adds coverage of edges to our crates and to the parsers that
-# they use. Where a target's bytes are parsed as they are, the operands of comparisons are reported
-# too; where a byte is a decision they show nothing, and cost half of the time.
+# rustc for scripts/fuzz.sh (RUSTC_WRAPPER): adds edge coverage to our crates and to their parsers. Where a target
+# parses its bytes directly, the operands of comparisons are reported too. Where a byte is a decision, operands show
+# nothing and would cost half of the time.
 
 set -euo pipefail
 
@@ -18,7 +18,7 @@ case " $* " in
 *' --crate-name holdfast_'* | *' --crate-name etherparse '* | *' --crate-name netlink_packet_'*)
     exec "$@" "${edges[@]}" -Cllvm-args=-sanitizer-coverage-trace-compares
     ;;
-# For datagrams of some dozens of bytes.
+# The vector code is of no use for datagrams of a few dozen bytes.
 *' --crate-name chacha20 '* | *' --crate-name poly1305 '*)
     exec "$@" --cfg chacha20_force_soft --cfg poly1305_force_soft
     ;;

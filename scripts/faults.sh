@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Shows that the tests of what fails open can fail: breaks one property at a time, and runs its test.
+# Shows that tests of fail-open behaviour can fail: breaks one property at a time, and runs its test.
 #
 #     scripts/faults.sh [NAME...]     all of scripts/faults/*.patch unless some are named
 #     scripts/faults.sh --check       only whether each patch applies: seconds
@@ -52,12 +52,12 @@ scripts/packages.sh test
 scripts/toolchain.sh
 rm -rf "$folder/tree"
 mkdir -p "$folder/tree"
-# With their times: cargo builds only what the fault has changed.
+# Times of files are preserved: cargo builds only what the fault has changed.
 git ls-files -z | tar --create --null --files-from=- | tar --extract --directory="$folder/tree"
 cd "$folder/tree"
 export CARGO_TARGET_DIR="$folder/build"
 
-# The verdict on a test: passed, FAILED, skipped, or broken: it did not run.
+# The verdict on a test: passed, FAILED, skipped, or broken (it did not run).
 run_test() {
     local log=$1 program=$3 arguments
     read -ra arguments <<<"$2"

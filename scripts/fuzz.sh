@@ -20,9 +20,9 @@ export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 readonly corpora=crates/fuzz/corpus
 target_dir="${CARGO_TARGET_DIR:-target}"
 readonly found="$target_dir/fuzzing"
-# An input of the corpus is short: what is found is easier to understand, and runs faster.
+# Inputs of the corpus are short: findings are easier to understand, and run faster.
 readonly bytes_max=512
-# The inputs of one target in the repository, at most.
+# The most inputs of one target in the repository.
 readonly kept_max=8
 
 usage() {
@@ -54,18 +54,17 @@ done
 scripts/packages.sh fuzz
 scripts/toolchain.sh
 
-# In a folder of its own: cargo does not see by which wrapper a crate was built.
+# A folder of its own: cargo does not know which wrapper built a crate.
 bins=()
 for target in "${targets[@]}"; do bins+=(--bin "$target"); done
 RUSTC_WRAPPER="$PWD/scripts/coverage_rustc.sh" cargo build --locked --profile fuzz --target-dir "$found/build" \
     --package holdfast-fuzz --features libfuzzer "${bins[@]}"
 readonly programs="$found/build/fuzz"
 
-# Large blocks of memory are used again, not mapped anew for each input.
+# Large blocks of memory are reused instead of mapped anew for each input.
 export MALLOC_MMAP_THRESHOLD_=$((1 << 25)) MALLOC_TRIM_THRESHOLD_=$((1 << 28))
 
-# The fuzzer's options that all runs have.
-# Without the weights of the entropic schedule, which cost as much as an execution.
+# The fuzzer's options for all runs. The weights of the entropic schedule are off: they cost as much as an execution.
 options=("-max_len=$bytes_max" -entropic=0 -timeout=60 -rss_limit_mb=2048)
 
 run() {
@@ -78,14 +77,14 @@ run() {
     echo $status >"$found/$target/status"
 }
 
-# A target's inputs become few: those that together reach the most features, greedily.
+# Reduces a target's inputs: greedily selects those that together reach the most features.
 minimise() {
     local target="$1" merged="$found/$1/merged" file
     rm -rf "$merged" && mkdir -p "$merged" "$found/$target/inputs"
     rm -f "$found/$target/merge"
     "$programs/$target" "${options[@]}" -set_cover_merge=1 -use_counters=0 "-merge_control_file=$found/$target/merge" \
         "$merged" "$found/$target/inputs" "$corpora/$target" >"$found/$target/log" 2>&1
-    # The file lists the number of inputs, their paths, and for each the features that it reaches.
+    # The file lists the number of inputs, their paths, and the features that each input reaches.
     mapfile -t chosen < <(awk -v max=$kept_max '
         NR == 1 { files = $1; next }
         NR > 2 && NR <= files + 2 { path[NR - 3] = $0; next }
@@ -104,7 +103,7 @@ minimise() {
             }
         }' "$found/$target/merge")
     rm -rf "$merged" && mkdir "$merged"
-    # The input of a bug is named after it, and stays.
+    # An input named after its bug stays.
     local -r is_chosen='^[0-9a-f]{40}$'
     for file in "${chosen[@]}"; do
         [[ ${file##*/} =~ $is_chosen ]] && cp "$file" "$merged"
@@ -114,10 +113,10 @@ minimise() {
     echo "$target: $(find "$corpora/$target" -type f | wc -l) inputs, $(cat "$corpora/$target"/* | wc -c) bytes"
 }
 
-# Files of the targets, in memory where the system has such a folder.
+# The targets' files, in memory if the system has such a folder.
 TMPDIR="$(mktemp -d -p "$([ -d /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")" holdfast-fuzz.XXXXXX)"
 export TMPDIR
-# All end with this script.
+# All processes end with this script.
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$TMPDIR"' EXIT
 
 if [ $mode = minimise ]; then
@@ -138,7 +137,7 @@ for target in "${targets[@]}"; do
 done
 wait
 
-# The last number of this name in a target's log.
+# The last number with this name in a target's log.
 stat() { sed -n "s/.*\b$2: *\([0-9]*\).*/\1/p" "$found/$1/log" | tail -n 1; }
 
 failed=0

@@ -5,11 +5,10 @@
 #
 #     scripts/imports.sh [CRATE...]      such as: holdfast-core
 #
-# Modules of one parent are compared, each with all modules below it: if one uses another, the other
-# may not use the first, not even by a detour. A module may use its parent's items and its own
-# children.
+# Modules with the same parent are compared, each with all modules below it. If one uses another, that one may not use
+# the first, not even through further modules. A module may use its parent's items and its own children.
 #
-# Each module on a circle is a line; then the status is 1.
+# Each module on a circle is a line; the status is 1 if there is one.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +17,7 @@ export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 crates=("$@")
 [ ${#crates[@]} -gt 0 ] || mapfile -t crates < <(sed -n 's/^name = "\(holdfast.*\)"$/\1/p' crates/*/Cargo.toml | sort -u)
 
-# Each line: a module, and another of the same parent that it uses.
+# Each line has a module, and another module of the same parent that it uses.
 siblings() {
     sed -n 's/^ *"\([a-z0-9_:]*\)" -> "\([a-z0-9_:]*\)" .*"uses".*/\1 \2/p' | awk '{
         from_len = split($1, from, "::")

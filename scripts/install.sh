@@ -59,7 +59,7 @@ put 644 /usr/share/bash-completion/completions "$made/holdfast"
 put 644 /usr/share/fish/vendor_completions.d "$made/holdfast.fish"
 put 644 /usr/share/zsh/site-functions "$made/_holdfast"
 
-# Settings may hold keys: readable by root, and by the user of dist/tmpfiles.d where it is there.
+# Settings may contain keys: root can read them, and the user of dist/tmpfiles.d if it exists.
 install -d "$root/etc/holdfast"
 for settings in holdfast.toml mobile.toml; do
     [ -e "$root/etc/holdfast/$settings" ] || put 600 /etc/holdfast "etc/$settings"

@@ -67,7 +67,7 @@ if ! flock -n 8; then
     flock 8
 fi
 
-# Debian's tools with lists of all suites in a folder of their own: the machine's sources stay.
+# Runs Debian's tools with the lists of all suites, in a folder of their own: the machine's sources do not change.
 all_suites() {
     local program=$1 archive
     shift
@@ -93,7 +93,7 @@ package_of_version() {
     echo "$package"
 }
 
-# The package that holds the image itself: what a meta package depends on.
+# The package that contains the image: a meta package depends on it.
 image_package() {
     local depends
     depends="$(apt-cache depends "$1" | awk '/Depends: linux-image-[0-9]/ { print $2; exit }')"
@@ -139,12 +139,12 @@ fi
 readonly version="${image##*/vmlinuz-}"
 [ -e "$root/lib/modules/$version/modules.dep" ] || depmod -b "$root" "$version"
 
-# The programs of a suite, one a line. Built here: the other machine has no network.
+# The programs of a suite, one a line. They are built here: the other machine has no network.
 programs() {
     cargo test --locked --no-run --message-format=json-render-diagnostics "$@" |
         sed -n 's/.*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1/p'
 }
-# The same for all suites: one build of the program.
+# The same features for all suites: the program is built once.
 readonly features=kernel-tests,wifi-tests
 lccwe_programs() { programs -p holdfast-net --lib --test lccwe; }
 mobile_programs() { programs -p holdfast-net --lib --test mobile_path --test next_hop; }
@@ -156,7 +156,7 @@ wifi_programs() { programs -p holdfast --features "$features" --test wifi; }
 work="$(mktemp -d)"
 qemu=
 leave() {
-    # Its guard ends the machine.
+    # Its guard ends the virtual machine.
     [ -z "$qemu" ] || kill -TERM "$qemu" 2>/dev/null || true
     rm -rf "$work"
 }
@@ -165,7 +165,7 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# What is to be run there: a program and its arguments a line.
+# Adds a program and its arguments to the list of what the virtual machine runs, one a line.
 add() {
     local built
     built="$("$1_programs")"
@@ -177,7 +177,7 @@ add() {
     local -a filters
     while read -r program; do
         filters=("${@:3}")
-        # Of these only a part belongs to the suite.
+        # Only a part of the tests of these programs belongs to the suite.
         if [ $# -eq 2 ] && [[ "$program" == */@(holdfast_net|namespaces)-* ]]; then
             filters=("$2")
         fi
@@ -198,7 +198,7 @@ else
     esac
     case "$suite" in all | keep)
         add net keep_path:: "$@"
-        # Without those that give a figure of time: nothing is on time on an emulated processor.
+        # Tests that judge a time are left out: an emulated processor is too slow for them.
         add keep 'keep::a_gateway' "$@"
         [ $# -ne 0 ] || add keep 'running_kernel::bytes_arrive'
         ;;
@@ -206,12 +206,12 @@ else
     case "$suite" in all | wifi) add wifi '' "$@" ;; esac
 fi >"$work/runs"
 
-# The first file system: it loads what is needed to see this machine's files.
+# The first file system: it loads the modules that are needed to see this machine's files.
 initramfs="$work/initramfs"
 mkdir -p "$initramfs"/{bin,mods,dev,proc,sys,base,over,new}
 cp "$(command -v busybox)" "$initramfs/bin/busybox"
 for module in virtio_pci 9pnet_virtio 9p overlay; do
-    # In the order in which they are needed; built-in ones have no file.
+    # In the order of their dependencies; built-in modules have no file.
     modprobe -d "$root" -S "$version" --show-depends "$module" 2>/dev/null |
         awk '$1 == "insmod" { print $2 }'
 done | awk '!seen[$0]++' >"$work/modules"
@@ -280,12 +280,12 @@ accels=()
 IFS=: read -ra names <<<"$accel"
 for name in "${names[@]}"; do
     case "$name" in
-    # Without hardware's help it is there and does not work.
+    # Without hardware support KVM may be present, but does not work.
     kvm) if ! grep -qwE 'vmx|svm' /proc/cpuinfo || [ ! -w /dev/kvm ]; then continue; fi ;;
     esac
     accels+=(-accel "$name")
 done
-# The limit holds also if this script is killed.
+# The limit applies also if this script is killed.
 setpriv --pdeathsig TERM timeout --kill-after=5 "$limit_s" setpriv --pdeathsig KILL \
     qemu-system-x86_64 "${accels[@]}" -cpu max -smp 2 -m 3072 \
     -nodefaults -no-user-config -no-reboot -display none -serial "file:$log" \

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Every rule of this repository that a machine can check (docs/testing.md lists them).
+# Every rule of this repository that a program can check (docs/testing.md lists them).
 # All checks run; the exit status is not 0 if any of them found something.
 
 # No path in this repository has a space.
@@ -14,7 +14,7 @@ export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 readonly lines_max=500
 failed=0
 
-# Runs one check: a name, then the command. A check fails by its status.
+# Runs one check: a name, then the command. A check fails if the command's status is not 0.
 check() {
     local name="$1"
     shift
@@ -25,7 +25,7 @@ check() {
     fi
 }
 
-# A check by search: passes if the command prints nothing, otherwise shows what it printed.
+# A check by search: passes if the command prints nothing, otherwise shows its output.
 finds_nothing() {
     local found
     found="$("$@" || true)"
@@ -41,7 +41,7 @@ scripts() {
         -not -name '*.json' | sort
 }
 
-# What routers and package managers run.
+# Shell scripts that routers and package managers run.
 foreign_scripts() { grep -r -l '^#!/bin/sh' packaging dist | sort; }
 
 # --- sources -------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ missing_licence() {
     done
 }
 
-# A file of tests is described by the file that it tests.
+# Files of tests need no description: that of the tested file applies.
 missing_module_doc() {
     local file
     for file in $(rust_files | grep -v '/tests\.rs$'); do
@@ -71,7 +71,7 @@ missing_module_doc() {
     done
 }
 
-# Lines up to the tests at the foot; files that are tests are exempt.
+# Counts the lines before the tests at the end of a file; files of tests are exempt.
 long_files() {
     local file
     for file in $(rust_files | grep -v -E '(/tests/|/tests\.rs$|_tests\.rs$)') $(bpf_files); do
@@ -88,7 +88,7 @@ unfinished() {
     grep -n -E '(^|[^[:alnum:]_])(TODO|FIXME|XXX:|HACK:|todo!|unimplemented!)' $(rust_files) $(bpf_files)
 }
 
-# `unsafe` belongs to the edge to Linux alone, where each block names its reason.
+# `unsafe` is allowed only where the program meets Linux, and each block states its reason.
 unsafe_outside_net() {
     grep -n -E '(^|[^_[:alnum:]])(unsafe *(\{|\(|fn |impl[ <]|extern |trait )|unsafe_code)' $(rust_files | grep -v '^crates/net/') |
         grep -v -E '^[^:]+:[0-9]+: *//'
@@ -108,7 +108,7 @@ empty_names() {
     grep -n -E 'fn test_' $(rust_files) | sed 's/$/   <- a test is a sentence without test_/'
 }
 
-# A middle node has two of each: FH and MH, downlink and uplink.
+# A middle node has two of each: it names FH and MH, downlink and uplink.
 end_to_end_names() {
     grep -n -i -E '(^|[^[:alnum:]])(client|server|local|remote)(_[a-z]|[^[:alnum:]_-]*:)' \
         $(rust_files | grep -E '^crates/core/') | grep -v -E '^[^:]+:[0-9]+: *//'
@@ -121,7 +121,7 @@ sleeping_tests() {
 
 # --- crates --------------------------------------------------------------------------------
 
-# What each crate may use of the others: dependencies point one way.
+# The crates that each crate may use: dependencies go in one direction.
 allowed_for() {
     case "$1" in
     holdfast-settings | holdfast-wire) echo '' ;;
@@ -188,7 +188,7 @@ unused_dependencies() {
     done
 }
 
-# A path to another module of this crate outside of an import: the search for circles does not see it.
+# Paths to another module of the crate outside of imports: the search for circles does not see them.
 inline_paths() {
     rust_files | grep -v -E '/tests?(/|\.rs$)' | xargs grep -n -E '(^|[^$[:alnum:]_])(crate|super)::[a-z_][a-z0-9_]*::' |
         grep -v -E '^[^:]*:[0-9]*: *(pub(\([a-z: ]+\))? )?use |^[^:]*:[0-9]*: *//|pub\(in crate|crate::counters!'
@@ -219,7 +219,7 @@ check 'modules by imports' finds_nothing inline_paths
 check 'no circle of imports' scripts/imports.sh
 check 'faults apply' scripts/faults.sh --check
 check 'cargo fmt' cargo fmt --all --check
-# With the tests that other machines run.
+# Includes the tests that other machines run.
 check 'clippy' cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 check 'purity' scripts/purity.sh
 check 'documentation' documentation
@@ -227,7 +227,7 @@ check 'clang-format' clang-format --dry-run --Werror $(bpf_files)
 check 'shellcheck' shellcheck -S warning $(scripts | grep -v -E '^Makefile$|\.(pl|c|py|js|jsx|html)$')
 # rc.common reads the variables of an init script.
 check 'shellcheck' shellcheck -S warning -s dash -e SC2034 $(foreign_scripts)
-# Debian has no package of it; releases are not built without it.
+# Debian has no package of it, but releases are not built without it.
 if command -v cargo-deny >/dev/null 2>&1; then
     check 'cargo deny' cargo deny --all-features check
 else

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the scheme `observe` records of a download through outages of 3 s and 1 s (docs/schemes/observe.md). The gateway
-# learns of them by the carrier of the link's device, or by silence alone. For the virtual kernel (`make paper
-# ARGS=observe`): it removes none of its network namespaces.
+# detects them by the carrier of the link's device, or by silence alone. It has to run in the virtual kernel (`make
+# paper ARGS=observe`), because it does not remove its network namespaces.
 #
 #     holdfast lab exec -- $PWD/scripts/observe.sh carrier|silence
 #

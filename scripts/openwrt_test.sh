@@ -12,7 +12,7 @@ program="$(realpath "$1")"
 cd "$(dirname "$0")/../packaging/openwrt"
 export PATH="$PATH:/usr/sbin:/sbin"
 
-# A network and mounts of their own: nothing of this machine's changes, and all ends with this process.
+# A network and mounts of its own: nothing on this machine changes, and everything ends with this process.
 if [ "${2-}" != inside ]; then
     root="$(mktemp -d)"
     trap 'rm -rf --one-file-system "$root"' EXIT
@@ -29,7 +29,7 @@ mount -t sysfs sysfs "$root/sys"
 mount --rbind /dev "$root/dev"
 in_root() { chroot "$root" /bin/env -i PATH=/bin:/usr/bin "$@"; }
 
-# Where the recipe's `Package/holdfast/install` puts them.
+# The paths of the recipe's `Package/holdfast/install`.
 install -m 755 "$program" "$root/usr/bin/holdfast"
 install -m 755 ../../dist/networkmanager/90-holdfast "$root/usr/lib/holdfast/link-event"
 install -m 755 files/uci-to-toml "$root/usr/lib/holdfast/"
@@ -56,7 +56,7 @@ fail() {
 # printed EXPECTED FILE
 printed() { diff "$1" "$2" >&2 || fail "the output of the init script is not that of $1"; }
 
-# What is not enabled is not started.
+# Disabled daemons are not started.
 in_root /etc/init.d/holdfast start >"$root/tmp/started"
 printed tests/started-disabled.txt "$root/tmp/started"
 
@@ -64,7 +64,7 @@ sed -i "s/option enabled '0'/option enabled '1'/" "$root"/etc/config/*
 in_root /etc/init.d/holdfast start >"$root/tmp/started"
 printed tests/started.txt "$root/tmp/started"
 
-# The commands that procd would run.
+# The commands that procd would execute.
 for daemon in gateway mobile; do
     settings="/var/etc/holdfast-$daemon.toml"
     [ "$(stat -c %a "$root$settings")" = 600 ] || fail "$settings can be read by others"
@@ -74,12 +74,12 @@ for daemon in gateway mobile; do
     }
 done
 
-# A mistake is one line in the log, with its remedy. A daemon that runs is not ended by it, and keeps its
-# settings; one that does not run is not started.
+# A mistake is one line in the log, with the remedy. A running daemon continues with its settings. A daemon that does
+# not run is not started.
 settings="$root/var/etc/holdfast-gateway.toml"
 cp "$settings" "$root/tmp/before.toml"
 cp "$root/etc/config/holdfast" "$root/tmp/right.uci"
-# Starts both daemons with this line in the gateway's file; the log has the problem.
+# Starts both daemons with this line in the gateway's file; the problem is in the log.
 start_with() {
     cp "$root/tmp/right.uci" "$root/etc/config/holdfast"
     echo "$1" >>"$root/etc/config/holdfast"
@@ -106,10 +106,10 @@ mistake() {
 mistake "option scheme 'autto'" '/etc/config/holdfast: key `gateway.scheme`: got "autto"'
 mistake "option wirless 'lan0'" '/etc/config/holdfast: key `gateway.wirless`'
 mistake "option 'wire less' x" 'uci-to-toml: /etc/config/holdfast:'
-# What the replacement of uci refuses, and uci-to-toml takes.
+# The test's replacement of uci refuses this line, and uci-to-toml accepts it.
 mistake "# option 'a comment'" '/etc/config/holdfast: uci cannot read it; run: uci show holdfast'
 
-# netifd's events reach the mobile's daemon; those of other interfaces do not.
+# Events of netifd reach the mobile's daemon, but not those of other interfaces.
 in_root holdfast mobile --config /var/etc/holdfast-mobile.toml >"$root/tmp/mobile.log" 2>&1 &
 link_is() {
     in_root holdfast status --json --socket /run/holdfast/mobile.sock 2>/dev/null |
@@ -125,7 +125,7 @@ until_link_is() {
         sleep 0.1
     done
 }
-# As netifd's hotplug calls the scripts: sourced, with these variables.
+# As netifd's hotplug calls the scripts: it sources them, with these variables set.
 hotplug() { in_root ACTION="$1" INTERFACE=wan DEVICE="$2" sh -c '. /etc/hotplug.d/iface/90-holdfast'; }
 until_link_is up
 hotplug ifdown br-lan

@@ -6,7 +6,7 @@
 #
 #     scripts/package.sh [--tools] [PROCESSOR...]     x86_64 and aarch64 unless given
 #
-# With --tools it gets what it needs for that, and builds nothing.
+# With --tools it only installs what is needed to build.
 #
 # The programs are static (musl): one for all distributions. A commit with a tag vX.Y.Z gives the
 # version X.Y.Z; any other commit a version before that of Cargo.toml. A tag that does not agree with
@@ -59,14 +59,14 @@ export PATH="$tools/bin:$PATH" PYTHONPATH="$tools"
 
 export VERSION="$version" SOURCE_DATE_EPOCH
 
-# libelf's build looks for three libraries that musl lacks, and that only elfutils' programs use.
+# libelf's build looks for three libraries that musl lacks; only elfutils' programs use them.
 export ac_cv_search_argp_parse='none required' ac_cv_search_fts_close='none required' \
     ac_cv_search__obstack_free='none required'
 export CFLAGS_x86_64_unknown_linux_musl="-I$PWD/packaging/musl"
 export CFLAGS_aarch64_unknown_linux_musl="-I$PWD/packaging/musl"
 program() { echo "$target/$1-unknown-linux-musl/dist/holdfast"; }
-# libelf is built in one folder, for one processor at a time. That of the last processor is built with the programs,
-# which take a thread each for the longest part.
+# libelf is built in one folder, for one processor at a time. For the last processor it is built with the programs, most
+# of whose build uses one thread each.
 for one in "${targets[@]:0:${#targets[@]}-1}"; do
     cargo zigbuild --locked --profile dist --package libbpf-sys --target "$one"
 done

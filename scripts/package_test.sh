@@ -39,7 +39,7 @@ skip() {
 # check NAME COMMAND...
 check() {
     local output status
-    # In a condition -e would not count.
+    # Within a condition -e would have no effect.
     set +e
     output="$(set -e && "${@:2}" 2>&1)"
     status=$?
@@ -94,7 +94,7 @@ finds_nothing() {
     [ -z "$found" ]
 }
 same_files() {
-    # rpm lists folders, too.
+    # rpm also lists folders.
     diff <(rpm -qplv "$packages"/holdfast-*.x86_64.rpm | awk '!/^d/ { print $9 }' | sort) \
         <(dpkg-deb --fsys-tarfile "$packages"/holdfast_*_amd64.deb | tar -t | sed 's/^\.//; /\/$/d' |
             grep -v -E 'lintian|changelog.Debian|vendor-completions' | sort) | sed -n '/^[<>]/p' || true
@@ -115,7 +115,7 @@ pages_are_clean() {
     done
 }
 
-# dpkg leaves a package half-configured whose script fails. systemd's programs are replaced, in mounts of its own.
+# If a package's script fails, dpkg leaves the package half-configured. Mounts replace systemd's programs here.
 failed_restart_is_a_message() {
     local output expected program
     mkdir -p "$work/no-systemd"
@@ -137,7 +137,7 @@ failed_restart_is_a_message() {
 # --- OpenWrt -----------------------------------------------------------------------------------
 
 readonly openwrt=packaging/openwrt
-# Each awk that Debian has; OpenWrt's is busybox.
+# Runs with each awk of Debian; OpenWrt has that of busybox.
 uci_becomes_toml() {
     local daemon awk
     for awk in mawk gawk busybox; do
@@ -149,7 +149,7 @@ uci_becomes_toml() {
         done
     done
 }
-# Each line of wrong.txt: two lines of a file, and the error with the number of its line.
+# Each line of wrong.txt has two lines of a file, and the error with the number of its line.
 wrong_uci_is_one_line() {
     local first second error output
     while IFS='|' read -r first second error; do
@@ -163,7 +163,7 @@ wrong_uci_is_one_line() {
 # --- arm64 -----------------------------------------------------------------------------------
 
 arm64() { qemu-aarch64-static "$work/aarch64/usr/bin/holdfast" "$@"; }
-# The emulator has no BPF: the check finds that, and all else of the check runs.
+# The emulator has no BPF: the check reports that, and the rest of the check runs.
 arm64_checks_the_router() {
     local report status=0
     report="$(ip netns exec "$gateway" qemu-aarch64-static "$work/aarch64/usr/bin/holdfast" gateway \
@@ -175,7 +175,7 @@ arm64_checks_the_router() {
     grep -q '^PROBLEM the data path: .*Function not implemented' <<<"$report"
     grep -q -x 'holdfast: 1 problem(s) found' <<<"$report"
 }
-# The same packets at the same times on both processors.
+# Both processors send the same packets at the same times.
 x86_64() { "$work/x86_64/usr/bin/holdfast" "$@"; }
 digests() { "$@" lab run docs/scenarios/real-train.toml --out - | grep -o '"digest":"[^"]*"'; }
 arm64_sends_the_same_packets() {
@@ -202,7 +202,7 @@ made_root() {
     tar -C "$work/$1" -xf "$tar"
 }
 
-# FH - gateway - MH; the gateway's namespace is that of the system.
+# FH - gateway - MH; the gateway's namespace is the system's.
 made_network() {
     local namespace
     for namespace in "$fh" "$gateway" "$mh"; do
@@ -230,7 +230,7 @@ delete_network() {
     done
 }
 
-# systemd wants a control group of its own, of the second version; nspawn a folder in /run.
+# systemd needs a control group of its own (version 2), nspawn a folder in /run.
 readonly boot='
     mkdir -p "$1$2" && echo $$ >"$1$2/cgroup.procs"
     umount -R -l /sys/fs/cgroup
@@ -244,7 +244,7 @@ started_machine() {
         </dev/null >"$work/$1.console" 2>&1 &
     machine=$!
     until_true inside systemctl is-active multi-user.target
-    # As udev makes it.
+    # As udev creates it.
     in_shell 'mkdir -p /dev/net && rm -f /dev/net/tun && mknod -m 666 /dev/net/tun c 10 200'
 }
 stop_machine() {
@@ -260,14 +260,14 @@ inside() {
         env -i -C / PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive "$@"
 }
 in_shell() { inside sh -e -c "$1"; }
-# The package manager: dnf of the .rpm, apt-get of the .deb.
+# The package manager: dnf for the .rpm, apt-get for the .deb.
 manager() {
     case "$kind" in
     deb) inside apt-get -q -y "$@" ;;
     rpm) inside dnf -q -y "$@" ;;
     esac
 }
-# Without systemd's programs the package makes its user by useradd. The system is as before afterwards.
+# Without systemd's programs the package creates its user by useradd. Afterwards the system is as before.
 without_sysusers() {
     local bin="$work/$1/usr/bin" program status=0
     for program in systemd-sysusers systemd-tmpfiles; do
@@ -293,13 +293,13 @@ installed_version() {
 
 # --- a life in a system ---------------------------------------------------------------------
 
-# The mobile serves what this machine forwards through wired0.
+# The mobile serves the traffic that this machine forwards through wired0.
 readonly -A sockets=([gateway]=/run/holdfast/gateway.sock [mobile]=/run/holdfast/mobile.sock)
 # status DAEMON
 status() { inside holdfast status --json --socket "${sockets[$1]}"; }
 number() { sed -n "s/^ *\"$1\": \([0-9]*\),*$/\1/p" | head -n 1; }
 tracks_both_flows() { [ "$(status gateway | number tracked)" -ge 2 ]; }
-# The mobile gets copies of both directions while the link is up. A flow that began before it is adopted.
+# The mobile gets copies of both directions while the link is up. It adopts flows that began before it.
 gets_copies() { [ "$(status mobile | number "tcp-path.copied_$1")" -gt 0 ]; }
 adopts_both_flows() { [ "$(status mobile | number flows_adopted)" -ge 2 ]; }
 main_pid() { inside systemctl show -P MainPID "holdfast-$1"; }
@@ -327,7 +327,7 @@ started_daemons() {
     status mobile | grep -F '"scheme": "auto"'
 }
 
-# No thread of a daemon has a capability; a process that it has started has some.
+# The threads of a daemon have no capability; a process that it started has some.
 # shellcheck disable=SC2016
 without_capabilities() {
     local daemon
@@ -340,13 +340,13 @@ without_capabilities() {
     done
 }
 
-# end_of HOST DIRECTION FILE: one end of a transfer. At its end it prints bytes and hash.
+# end_of HOST DIRECTION FILE: one end of a transfer. At its end it prints the number of bytes and the hash.
 end_of() {
     local namespace="$fh"
     [ "$1" = fh ] || namespace="$mh"
     ip netns exec "$namespace" scripts/package_transfer.py "$@" >"$work/$1.$2" 2>&1 &
 }
-# A download and an upload: the senders send until a file is there.
+# A download and an upload: the senders send until a file exists.
 started_transfers() {
     local direction
     end_of fh download "$work/enough"
@@ -377,7 +377,7 @@ upgraded() {
     for direction in download upload; do
         until_true more_bytes_than $direction "$(stat -c %s "$work/$direction.progress")"
     done
-    # The successors have adopted the flows that began before them.
+    # The new daemons have adopted the flows that began before them.
     until_true tracks_both_flows
     until_true adopts_both_flows
     inside grep -q -x 'wireless = "wireless0"' /etc/holdfast/holdfast.toml
@@ -405,7 +405,7 @@ hooked() {
     inside systemctl stop holdfast-mobile
 }
 mobile_link() { status mobile | grep -F "\"link\": \"$1\""; }
-# rpm renames settings that were changed.
+# rpm renames changed settings.
 removed() {
     manager remove holdfast
     local kept=/etc/holdfast/holdfast.toml
@@ -415,7 +415,7 @@ removed() {
     ! inside systemctl is-active holdfast-gateway holdfast-mobile || return 1
     ! ip -n "$gateway" -o link | grep -E '^[0-9]+: hf' || return 1
 }
-# What a system has beside its kernel's and its package manager's own files.
+# The files of a system, except those of its kernel and of its package manager.
 files_of() {
     inside find / -xdev -path /proc -prune -o -path /sys -prune -o -path /tmp -prune -o -path /root -prune \
         -o -path /var/log -prune -o -path /var/cache -prune -o -path /var/lib/dpkg -prune \
@@ -425,7 +425,7 @@ files_of() {
         -o -path /etc/.pwd.lock -prune -o -print | sort
     inside find /run -name '*holdfast*'
 }
-# Settings that were changed are what rpm leaves.
+# rpm leaves only changed settings.
 settings_alone_are_left() {
     local left
     files_of >"$work/files.after"
@@ -465,11 +465,11 @@ life_in() {
         return 0
     }
     inside systemd-tmpfiles --create
-    # Of the package `filesystem` where RPM is at home.
+    # The package `filesystem` has these folders on systems with RPM.
     [ "$kind" = deb ] || inside mkdir -p /usr/share/fish/vendor_completions.d /usr/share/zsh/site-functions
     files_of >"$work/files.before"
     check "$suite: install" manager install "/root/holdfast.$kind"
-    # tmpfiles.d lets the daemons' group read the settings.
+    # tmpfiles.d gives the daemons' group read access to the settings.
     [ "$kind" = deb ] || check "$suite: the files" inside rpm -V --noconfig holdfast
     check "$suite: no unit is enabled or started" not_started_yet
     check "$suite: gateway and mobile: --check, start, status" started_daemons

@@ -27,7 +27,7 @@ def accepted(address):
     with socket.create_server(address) as listener:
         while True:
             connection, _ = listener.accept()
-            # A probe sends nothing and leaves; the MH sends a byte first.
+            # A probe connects and sends nothing; the MH sends a byte first.
             if connection.recv(1):
                 return connection
 

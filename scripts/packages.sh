@@ -6,14 +6,14 @@
 #     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill|slurm-test|recordings|paper
 #                         |package|package-test|board-test|board-view
 #
-# Prints nothing when all is there. Otherwise, as root on a Debian system, installs the missing
-# packages and nothing else; in any other case names them, with the command, and fails.
-# Package post-installation scripts start no service, now or at the next boot.
+# Prints nothing if everything is there. Otherwise it installs the missing packages and nothing else, as root on a
+# Debian system. In any other case it names them with the command, and fails. Post-installation scripts of packages
+# start no service, now or at the next boot.
 
 set -euo pipefail
 
-# Package, and what shows that it (or an equivalent, such as another nginx flavour) is there:
-# a program on the path or a file.
+# A package, and a program on the path or a file that shows that it is there. An equivalent, such as another nginx
+# flavour, counts.
 readonly build='
     gcc             cc
     libc6-dev       /usr/include/stdio.h
@@ -104,7 +104,7 @@ readonly bundle='
     nodejs          node
     npm             npm'
 
-# Packages whose post-installation enables a service, and that service.
+# Packages whose post-installation enables a service, with the service.
 readonly services='
     nginx-light     nginx.service
     prometheus      prometheus.service
@@ -123,7 +123,7 @@ usage() {
 case "${1-}" in
 build) wanted="$build" ;;
 fuzz) wanted="$build$fuzz" ;;
-# clippy reads the programs of crates/fuzz too.
+# clippy checks the programs of crates/fuzz too.
 lint) wanted="$build$fuzz$python$format" ;;
 demo) wanted="$build$run" ;;
 test) wanted="$build$run$measure$browse" ;;
@@ -139,7 +139,7 @@ package-test) wanted="$build$packaging$packaging_test" ;;
 *) usage ;;
 esac
 
-# Router tools live in sbin, which is not on every user's path.
+# Tools of routers are in sbin, which is not on every user's path.
 export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
 
 present() {
@@ -169,7 +169,7 @@ if [ "$(id -u)" -ne 0 ]; then
     exit 1
 fi
 
-# Debian calls this program before a post-installation script may start a service; 101 is "no".
+# Debian calls this program before a post-installation script may start a service; 101 forbids it.
 readonly policy=/usr/sbin/policy-rc.d
 saved=
 restore_policy() {
@@ -194,7 +194,7 @@ forbid_service_starts() {
     chmod 755 "$policy"
 }
 
-# What was not there before is not started at the next boot either.
+# Services that were not there before do not start at the next boot.
 disable_new_services() {
     command -v systemctl >/dev/null 2>&1 || return 0
     local package service
@@ -209,7 +209,7 @@ echo "packages.sh: installing ${missing[*]}" >&2
 export DEBIAN_FRONTEND=noninteractive
 readonly apt=(apt-get -q -y -o DPkg::Lock::Timeout=300)
 forbid_service_starts
-# A third-party source that fails is no reason to stop: the installation decides.
+# A failing third-party source is no reason to stop: the installation decides.
 "${apt[@]}" update </dev/null >&2 || true
 "${apt[@]}" install --no-install-recommends "${missing[@]}" </dev/null >&2
 disable_new_services

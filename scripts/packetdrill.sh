@@ -24,7 +24,7 @@ cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 readonly exceptions=scripts/packetdrill.exceptions
-# Of real time, for one run. The kernel ends after it; the longest run takes a second on an idle machine.
+# Limit of the real time of one run. The kernel ends then; the longest run takes a second on an idle machine.
 readonly limit_s=600
 
 usage() {
@@ -88,8 +88,8 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Our copy of the suite. What each script runs first sets thirty variables of the kernel, and a program
-# for each would be most of a run's time. At its end the gateway starts.
+# Our copy of the suite. Each test first runs defaults.sh, which sets thirty variables of the kernel. A program for each
+# would take most of a run's time. At its end our copy starts the gateway.
 cp -a "$folder/common" "$folder/tcp" "$work/"
 cat scripts/packetdrill/sysctl.sh "$folder/common/defaults.sh" scripts/packetdrill/attach.sh \
     >"$work/common/defaults.sh"
@@ -106,7 +106,7 @@ else
 fi
 cc -O2 -Wall -Wextra -Werror -shared -fPIC -o "$work/clock.so" scripts/packetdrill/clock.c
 
-# What a virtual kernel runs.
+# The script that a virtual kernel runs.
 cat >"$work/run" <<'RUN'
 cd "$1" && shift
 status=0
@@ -118,12 +118,11 @@ fi >&2
 exit $status
 RUN
 
-# Runs a script; an empty scheme is no gateway. Further arguments are options of packetdrill.
+# Runs a script; an empty scheme means no gateway. Further arguments are options of packetdrill.
 passes() {
     local script=$1 scheme=$2 log=$3
     local options=("${@:4}" --send_omit_free)
-    # The values that the suite's own runner gives to names in scripts, and to addresses if the script does
-    # not choose them.
+    # Values of names in scripts, and of addresses that the script does not choose: as in the suite's own runner.
     case "$script" in
     *v6.pkt) options+=(--ip_version=ipv6) ;;
     *)
@@ -134,8 +133,8 @@ passes() {
                 --remote_ip=192.0.2.1)
         ;;
     esac
-    # The script's own tolerance, else packetdrill's 4 ms, is for a kernel with a tick of 1 ms. A tick of
-    # the virtual kernel takes 10 ms, and a timer of TCP ends with a tick.
+    # The tolerance (the script's own, or packetdrill's 4 ms) is for a kernel with a tick of 1 ms. The virtual kernel's
+    # tick is 10 ms, and TCP's timers end with a tick.
     local tolerance_us
     tolerance_us=$(sed -n 's/^--tolerance_usecs=\([0-9]*\).*/\1/p' "$work/$script" | head -n 1)
     options+=("--tolerance_usecs=$((${tolerance_us:-4000} + 10000))")
@@ -146,7 +145,7 @@ passes() {
         >"$log" 2>&1 </dev/null &
     local status=0
     wait $! || status=$?
-    # Otherwise it is no verdict: the kernel did not start, or reached the limit.
+    # There is no verdict: the kernel did not start, or reached the limit.
     if ! tail -n 1 "$log" | grep -q '^virtual kernel: '; then
         echo "packetdrill.sh: $script did not come to its end; see $log" >&2
         exit 1
@@ -173,7 +172,7 @@ reason_of() {
         END { exit !found }' "$exceptions"
 }
 
-# All runs of a script. Its verdicts, one for each scheme, are what it writes to a file.
+# All runs of a script. It writes the verdicts, one for each scheme, to a file.
 run_script() {
     local script=$1 log=$output/$1 scheme verdict verdicts=()
     mkdir -p "$log"

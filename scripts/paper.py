@@ -9,32 +9,25 @@
 
 HOLDFAST names the program (target/release/holdfast), HOLDFAST_TRACES the folder of recordings.
 """
-import hashlib
 import html
 import json
 import os
 import re
-import resource
-import shutil
 import signal
-import subprocess
 import sys
-import time
 from datetime import date
 from pathlib import Path
 
 # The lints read every file of this folder.
 sys.dont_write_bytecode = True
 
+from paper_parts import FAILED, START, carry_out, complete, part_file
 from paper_recordings import RecordingResults
 from paper_stages import STAGES
-from paper_tables import PAPERS, TABLES
+from paper_tables import TABLES
 from paper_text import wrong_figures
 from paper_unmarked import unmarked_figures
 
-# Paths of the user are relative to the folder that the program is started in, all others to the repository.
-START = Path.cwd()
-os.chdir(Path(__file__).resolve().parent.parent)
 RESULTS = Path("docs/figures.json")
 PAGES = [
     Path("README.md"),
@@ -43,177 +36,6 @@ PAGES = [
     *sorted(Path("docs/schemes").glob("*.md")), Path("docs/notes/uploads.md"),
     *sorted(Path("papers").glob("*/README.md")),
 ]
-
-# --- stages --------------------------------------------------------------------------------
-
-# In a stage's folder: why its last attempt failed.
-FAILED = "failed"
-# In a stage's folder: the digest of other stages' results that it was made with.
-USED = "used"
-
-
-def missing(needs, program):
-    """Why stages that need this cannot run here; nothing if they can."""
-    if needs == "valgrind":
-        return "" if shutil.which("valgrind") else "no valgrind"
-    if needs in ("recordings", "statistics") and not os.environ.get("HOLDFAST_TRACES"):
-        return "HOLDFAST_TRACES names no folder of recordings"
-    if needs in ("model", "statistics"):
-        return ""
-    if needs == "wall clock":
-        return "" if os.geteuid() == 0 else "not root: it makes namespaces and loads BPF programs"
-    has_kernel = subprocess.run([program, "lab", "exec", "--", "true"], capture_output=True).returncode == 0
-    return "" if has_kernel else "no virtual kernel: holdfast lab setup"
-
-
-def key_of(stage, program_digest):
-    """A stage is repeated if the program, its commands, their scenarios and scripts or the recordings have changed."""
-    digest = hashlib.sha256((program_digest + json.dumps(stage.commands) + "".join(stage.uses)).encode())
-    own = {
-        "recordings": [Path("docs/recordings/bench.py"), Path("docs/recordings/link_statistics.py")],
-        "valgrind": sorted(Path("crates/core").rglob("*.rs")),
-        "wall clock": sorted(file for file in Path("crates").rglob("*.rs") if "benches" in file.parts),
-        "statistics": sorted([*Path("crates/link").rglob("*.rs"), *Path("docs/scenarios").glob("real-*.toml")]),
-    }
-    for file in own.get(stage.needs, []):
-        digest.update(file.read_bytes())
-    for part in dict.fromkeys(part for command in stage.commands for part in command):
-        files = sorted(Path("papers", part).glob("*.toml")) if part in PAPERS else [Path(part.removeprefix("{root}/"))]
-        for file in files:
-            if file.suffix in (".toml", ".sh", ".py"):
-                digest.update(file.read_bytes())
-    if stage.needs in ("recordings", "statistics") and "HOLDFAST_TRACES" in os.environ:
-        digest.update(listing(START / os.environ["HOLDFAST_TRACES"]).encode())
-    return digest.hexdigest()
-
-
-def listing(folder):
-    """Names and sizes of its files, not their contents: recordings are large."""
-    files = sorted(file for file in folder.rglob("*") if file.is_file())
-    return "".join(f"{file.relative_to(folder)} {file.stat().st_size}\n" for file in files)
-
-
-def part_file(folder, number):
-    return folder / f"{number:02}.results"
-
-
-def files_used(stage, folder):
-    """Results of the stages that this one uses, if they are whole."""
-    whole = [name for name in stage.uses if complete(folder, name)]
-    return [part_file(folder / name, number + 1) for name in whole for number in range(len(STAGES[name].commands))]
-
-
-def digest_used(stage, folder):
-    digest = hashlib.sha256()
-    for file in files_used(stage, folder):
-        digest.update(file.read_bytes())
-    return digest.hexdigest()
-
-
-def run_command(command, **settings):
-    """Its exit status. An interrupt ends it as Ctrl-C would, once, and is raised when it has ended."""
-    child = subprocess.Popen(command, start_new_session=True, **settings)
-    try:
-        return child.wait()
-    except KeyboardInterrupt:
-        os.killpg(child.pid, signal.SIGINT)
-        try:
-            child.wait(timeout=30)
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        raise
-
-
-def processor_seconds():
-    """Of the commands that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def run_part(stage, number, folder, program):
-    """The results get their name when they are whole."""
-    whole = part_file(folder, number)
-    partial = whole.with_suffix(".partial")
-    names = {"holdfast": program, "file": partial, "folder": folder, "root": Path.cwd()}
-    command = [word.format(**names) for word in stage.commands[number - 1]]
-    used = files_used(stage, folder.parent)
-    command += ["--results", *map(str, used)] if used else []
-    if stage.uses:
-        (folder / USED).write_text(digest_used(stage, folder.parent))
-    for left in (partial, folder / FAILED):
-        left.unlink(missing_ok=True)
-    # The bench writes below its current folder.
-    cwd = folder if stage.needs == "recordings" else None
-    began = time.monotonic(), processor_seconds()
-    path = f"{os.environ['PATH']}:{Path.home()}/.cargo/bin"
-    environment = {**os.environ, "HOLDFAST": program, "PATH": path}
-    if "HOLDFAST_TRACES" in os.environ:
-        environment["HOLDFAST_TRACES"] = str(START / os.environ["HOLDFAST_TRACES"])
-    with open(folder / "messages", "ab") as messages, open(folder / "output", "wb") as output:
-        status = run_command(command, stdout=output, stderr=messages, cwd=cwd, env=environment)
-    if status:
-        # Programs give the reason at the end.
-        lines = (folder / "messages").read_text(errors="replace").strip().splitlines() or ["no message"]
-        reason = f"status {status}: {lines[-1]}"
-        (folder / FAILED).write_text(reason)
-        return f"{reason} ({folder}/messages)"
-    if not partial.exists():
-        (folder / "output").rename(partial)
-    with open(folder / "times", "a") as times:
-        times.write(f"{time.monotonic() - began[0]:.1f} {processor_seconds() - began[1]:.1f}\n")
-    partial.rename(whole)
-    return ""
-
-
-def complete(folder, name):
-    return all(part_file(folder / name, number + 1).exists() for number in range(len(STAGES[name].commands)))
-
-
-def run(folder, wanted):
-    named = os.environ.get("HOLDFAST")
-    program = str((START / named if named else Path("target/release/holdfast")).resolve())
-    if not Path(program).is_file():
-        sys.exit(f"paper.py: {program}: no such program; make build, or set HOLDFAST")
-    digest = hashlib.sha256(Path(program).read_bytes()).hexdigest()
-    skipped = {needs: missing(needs, program) for needs in {stage.needs for stage in STAGES.values()}}
-    notes = {}
-    parts = []
-    for name in wanted:
-        stage, own, key = STAGES[name], folder / name, key_of(STAGES[name], digest)
-        if skipped[stage.needs]:
-            notes[name] = f"skipped: {skipped[stage.needs]}"
-            continue
-        # Results that this one uses may be new, or be made in this very run.
-        is_old = any(used in stage.uses for used, _ in parts) or (
-            (own / USED).exists() and (own / USED).read_text() != digest_used(stage, folder))
-        if is_old or not (own / "key").exists() or (own / "key").read_text() != key:
-            shutil.rmtree(own, ignore_errors=True)
-            own.mkdir(parents=True)
-            (own / "key").write_text(key)
-        numbers = range(1, len(stage.commands) + 1)
-        parts += [(name, number) for number in numbers if not part_file(own, number).exists()]
-    share = {name: STAGES[name].seconds / len(STAGES[name].commands) for name in wanted}
-    left = sum(share[name] for name, _ in parts)
-    done, began, status = 0, time.monotonic(), 0
-    try:
-        for index, (name, number) in enumerate(parts, 1):
-            pace = (time.monotonic() - began) / done if done else 1
-            of = f", part {number} of {len(STAGES[name].commands)}" if len(STAGES[name].commands) > 1 else ""
-            print(f"{index} of {len(parts)}: {name}{of}; about {max(1, round(left * pace / 60))} min left", flush=True)
-            if name not in notes:
-                failed = run_part(STAGES[name], number, folder / name, program)
-                if failed:
-                    notes[name] = f"failed: {failed}"
-                    print(f"    {notes[name]}", flush=True)
-                    status = 1
-            left, done = left - share[name], done + share[name]
-    except KeyboardInterrupt:
-        print("\nstopped; the same command goes on from here", file=sys.stderr)
-        status = 130
-    write_index(folder, notes)
-    return status
-
 
 # --- figures -------------------------------------------------------------------------------
 
@@ -247,17 +69,17 @@ def rows_of(folder, table):
     try:
         return make(*(results_of(folder, stage) for stage in stages)), ""
     except (ArithmeticError, AssertionError, LookupError, OSError, TypeError, ValueError) as error:
-        # A run that did not finish has no time: this table cannot be made, and the others can.
+        # An unfinished run has no time: only this table cannot be made.
         return None, f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
-# A count in any cell: `4 of 5 not in time`, `394 of 790`.
+# A count in a cell: `4 of 5 not in time`, `394 of 790`.
 COUNTED = re.compile(r"\d[\d,]* of \d[\d,]*")
 
 
 def same(old, new, is_exact):
-    """Equal, or each number but counts is at most one unit of its last printed digit away. Bold is no difference."""
+    """Whether cells are equal, or each number but counts is within one unit of its last digit. Bold does not count."""
     old, new = old.replace("**", ""), new.replace("**", "")
     if old == new or is_exact:
         return old == new
@@ -270,17 +92,17 @@ def same(old, new, is_exact):
 
 
 def is_exact(table, row, column):
-    """Counts have no tolerance, and results of the model have none."""
+    """Whether no difference is allowed: in counts, and in results of the model."""
     return table["kind"] == "model" or "model" in row.split(", ") or column in table.get("counts", [])
 
 
 def of_model(table, text):
-    """Of a cell `model / Linux` the model's half."""
+    """The model's half of a cell `model / Linux`."""
     return text.partition(" / ")[0] if table["kind"] == "model and virtual time" and " / " in text else ""
 
 
 def figures(table, rows):
-    """The figures of rows by row and number of the column: two columns may have one name."""
+    """The figures by row and number of the column: two columns may have the same name."""
     labels = table["labels"]
     return {
         (", ".join(filter(None, row[:labels])), column): row[column]
@@ -288,12 +110,12 @@ def figures(table, rows):
     }
 
 
-# A time by the wall clock is not compared.
+# Figures by the wall clock are not compared.
 VERDICTS = ["same", "other", "timing", "failed", "not repeated"]
 
 
 def compare(folder, made):
-    """Each figure of the pages: (table, row, column, on the page, in the folder, verdict). `made`: `rows_of` each."""
+    """Each figure of the pages: (table, row, column, old figure, new figure, verdict). `made`: `rows_of` each table."""
     for name, table in read_results().items():
         new, failure = made[name]
         found = figures(table, new) if new else {}
@@ -321,7 +143,7 @@ def take(folder):
             continue
         labels = table["labels"]
         if table.get("in-text"):
-            # No page has its rows: they are those of the results.
+            # No page has the rows of such a table: they are those of the results.
             table["rows"] = []
         # A table that is new has no rows yet.
         rows = {tuple(row[:labels]): row for row in table["rows"] or new}
@@ -340,7 +162,7 @@ def read_results():
 
 
 def write_results(tables):
-    """A line for each row, so that a change of a figure is one line of a diff."""
+    """The text of docs/figures.json, with a line for each row: a diff shows each changed row as one line."""
     blocks = []
     for name, table in tables.items():
         keys = [key for key in table if key != "rows"]
@@ -383,7 +205,7 @@ def write():
 
 
 def unmarked(page, text):
-    """Tables with a digit that are neither between the marks nor under `not measured`."""
+    """Tables with a digit that are neither generated between marks nor in a section `not measured`."""
     inside = False
     lines = [GENERATED.sub(lambda match: "\n" * match[0].count("\n"), text), ""]
     lines = "\n".join(lines).split("\n")
@@ -402,7 +224,7 @@ def unmarked(page, text):
 
 
 def unnamed_counts(name, table):
-    """Whole numbers are counts, or rounded: a column of them is named as one or the other."""
+    """Checks that each column of whole numbers is declared as counts or as rounded values."""
     columns, named = table["columns"], [*table.get("counts", []), *table.get("rounded", [])]
     for column in named:
         if columns.count(column) != 1:
@@ -512,9 +334,8 @@ def write_index(folder, notes):
         html_table(["page", "table", "same", "differ", "not compared", "failed", "not repeated", "made by",
                     "page's figures are of"],
                    by_table),
-        "<details><summary>Each figure that was repeated</summary>",
-        html_table(["table", "row", "column", "on the page", "now", ""],
-                   [row for row in rows if row[5] in ("same", "other", "timing")]),
+        "<details><summary>Each figure</summary>",
+        html_table(["table", "row", "column", "on the page", "now", ""], rows),
         "</details>",
     ]
     (folder / "index.html").write_text("\n".join(parts))
@@ -528,7 +349,9 @@ def main(arguments):
             if unknown:
                 sys.exit(f"paper.py: no stage {unknown[0]}; there are: {', '.join(STAGES)}")
             folder.mkdir(parents=True, exist_ok=True)
-            return run(folder, rest[1:] or list(STAGES))
+            status, notes = carry_out(folder, rest[1:] or list(STAGES))
+            write_index(folder, notes)
+            return status
         case ["take"] | ["take", _]:
             return take(START / arguments[1] if len(arguments) > 1 else Path("target/paper"))
         case ["write"]:

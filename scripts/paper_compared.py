@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures in text that compare runs one by one, or count them."""
+"""Figures in a page's text that compare or count single runs."""
 import re
 import statistics
 import tomllib
@@ -11,12 +11,12 @@ from paper_prose import SHORT_S, mean_s, span, times_optimum
 from paper_runs import groups, median, seconds, transfer_s
 from paper_text import rows_named
 
-# What a scenario of M-TCP has before its name if the opener's half is set up first, or a window begins with two segments.
+# Prefixes of M-TCP's scenarios: the opener's half is set up first, or a window begins with two segments.
 OPENER_FIRST, TWO_SEGMENTS = "early-", "two-segments-"
 
 
 def senders_causes(model, linux):
-    """Of the model and of Linux, medians: a row a sender, an outage and a rate of losses."""
+    """Medians on the model and on Linux: a row for each sender, outage and loss rate."""
     model, linux = (groups(lines, "sender", "outage_s", "loss_percent") for lines in (model, linux))
     stall_of = script_of_senders().stall_of
 
@@ -34,7 +34,7 @@ def senders_causes(model, linux):
 
 
 def by_order(of_stages):
-    """Runs with M-TCP by what they have in common, of each order of set-up; and the file without the order's prefix."""
+    """Runs with M-TCP for each order of set-up, by scenario, parameters and seed."""
     orders = {True: {}, False: {}}
     for line in (line for lines in of_stages for line in lines):
         file = Path(line["scenario"]).name
@@ -50,7 +50,7 @@ def by_order(of_stages):
 
 
 def mtcp_set_up(*of_stages):
-    """How many runs of M-TCP take the same time to 0.01 s whichever half is set up first."""
+    """How many runs of M-TCP take the same time (within 0.01 s) with both orders of set-up."""
     early, lock_step = by_order(of_stages)
     found = {"near": [], "far": [], "small send buffers": [], "handoffs, idle senders, small transfers, table 1": []}
     for key, run in early.items():
@@ -82,19 +82,19 @@ def mtcp_handoff(*of_stages):
 
 
 def mtcp_quotients(lines, metric):
-    """M-TCP by TCP: the metric of both schemes' runs, by hops, distribution, size and length."""
+    """A metric of M-TCP's runs, divided by that of TCP's runs, by hops, distribution, size and length."""
     cells = groups(lines, "hops", "distribution", "bytes", "disconnection_s", "scheme")
     return {key[:4]: metric(cells[*key[:4], "m-tcp"]) / metric(cells[*key[:4], "tcp"]) for key in cells}
 
 
 def mtcp_limit(name):
-    """What a statement of M-TCP asks for."""
+    """The value that a statement of M-TCP expects."""
     statements = tomllib.loads(Path("papers/mtcp-1997/claims.toml").read_text())["statement"]
     return next(statement for statement in statements if statement["id"] == name)["rule"][0]["expect"]["value"]
 
 
 def mtcp_third(lines):
-    """In how many combinations of the near sender M-TCP takes a third of TCP's time or less: a row a length."""
+    """For each length: how many combinations of the near sender take a third of TCP's time or less."""
     limit = mtcp_limit("third-of-tcp")
     near = {key: times for key, times in mtcp_quotients(lines, mean_s).items() if key[0] == 5}
     lengths = dict.fromkeys(length for _, _, _, length in near)
@@ -103,13 +103,13 @@ def mtcp_third(lines):
 
 
 def of_all(verdicts):
-    """How many are so: `5 of 6`."""
+    """How many verdicts are true: `5 of 6`."""
     verdicts = list(verdicts)
     return f"{sum(verdicts)} of {len(verdicts)}"
 
 
 def mtcp_two_segments(printed, assumed):
-    """Statements in the disconnections' runs that `first-window` is not applied to: with the printed windows, and with it."""
+    """Statements on disconnections without `first-window`: with the printed windows, and with that assumption."""
     def receives(runs):
         return 1 + statistics.fmean(run["duplicates_per_byte"] for run in runs)
 
@@ -129,7 +129,7 @@ def mtcp_two_segments(printed, assumed):
 
 
 def baselines_mtcp(lines):
-    """Of all lengths: what EBSN does not finish, what delayed duplicate ACKs change, what the MH receives again."""
+    """Over all lengths: EBSN's unfinished runs, the effect of delayed duplicate ACKs, bytes that the MH gets again."""
     cells = groups(lines, "remedy")
 
     def by_run(remedy):
@@ -151,7 +151,7 @@ def last_stall(run):
 
 
 def baselines_freeze(lines):
-    """From the last link up to the first new byte, of all starts and the median; and timeouts."""
+    """Time from the last link up to the first new byte, over all starts and as a median; and timeouts."""
     cells = groups(lines, "remedy", "disconnect_s")
 
     def row(remedy):
@@ -163,13 +163,13 @@ def baselines_freeze(lines):
 
 
 def baselines_mtcp_plus(lines):
-    """Stalls of BBR."""
+    """Stalls with BBR."""
     cells = groups(lines, "remedy", "disconnection_s")
     return [["BBR", *(span(cells["BBR", length][0]["stalls_s"], digits) for length, digits in ((30, 1), (180, 0)))]]
 
 
 def claims_mtcp_plus(entries):
-    """Cells as printed, with the printed conditions and with assumptions beside; and what the ratios have of the rest."""
+    """Counts of cells as printed, under the printed conditions and under assumptions; and of ratios and claims."""
     def cells(metric, *senders):
         found = [entry for entry in entries if entry["id"].startswith(f"{metric}/") and "/order/" not in entry["id"]]
         return [entry for entry in found if not senders or any(f"tcp={sender}/" in entry["id"] for sender in senders)]
@@ -202,10 +202,10 @@ def claims_mtcp_plus(entries):
 
 
 def verdict_figures(paper):
-    """Of the statements that marks in the paper's page name: single figures of what `holdfast lab claims` prints.
+    """For the statements that marks in the paper's page name: single figures from the output of `holdfast lab claims`.
 
-    In how many combinations it is so; how far a cell is from the printed one; what came out with an assumption that
-    stands beside, with the first and the last of its pairs.
+    The figures: the combinations in which it holds; the difference of a cell from the printed one; the result under an
+    assumption that does not decide, with the first and the last of its pairs.
     """
     def row(entry):
         so_in = re.search(r"so in (\d+ of \d+)", entry["reason"])
@@ -223,7 +223,7 @@ def verdict_figures(paper):
 
 
 def mtcp_plus_printed(table):
-    """Of a table of M-TCP+ the printed value by delayed ACK, sender and length; none: unfinished."""
+    """The printed values in a table of M-TCP+, by delayed ACK, sender and length; none: unfinished."""
     claimed = tomllib.loads(Path("papers/mtcp-plus-2007/claims.toml").read_text())["table"]
     entry = next(entry for entry in claimed if entry["id"] == table)
     return {(row["where"]["delayed_ack"], row["where"]["tcp"], length): value or None
@@ -231,7 +231,7 @@ def mtcp_plus_printed(table):
 
 
 def mtcp_plus_text(supervisor, window):
-    """M-TCP with a warning of 250 ms and 45 segments; how far ratios with larger windows, and timeouts, are from print."""
+    """M-TCP with 250 ms warning and 45 segments; distance of ratios (larger windows) and timeouts from the printed."""
     times = mtcp_plus_printed("disconnections-response-time-s")
     ratios = mtcp_plus_printed("disconnections-retransmission-ratio-percent")
     warned = {key: runs[0] for key, runs in groups(
@@ -258,7 +258,7 @@ def mtcp_plus_text(supervisor, window):
     ]
 
 
-# The column of table II whose times `clock` is fitted to.
+# The column of table II to which the assumption `clock` is fitted.
 FITTED = "scheme=freeze-tr"
 
 
@@ -267,7 +267,7 @@ def is_cell_of_table_2(entry):
 
 
 def claims_freeze_counts(entries):
-    """As `claims`, and last without the cells that the deciding assumption is fitted to."""
+    """The figures of `claims`, and last those without the cells that the deciding assumption is fitted to."""
     others = [entry for entry in entries if not (is_cell_of_table_2(entry) and entry["id"].endswith(FITTED))]
     left_out = len(entries) - len(others)
     names = {"with the assumptions that decide": "with `clock`", "printed conditions alone": "printed conditions alone"}
@@ -277,7 +277,7 @@ def claims_freeze_counts(entries):
 
 
 def claims_freeze(entries):
-    """Cells of table II as printed, of all columns and of those that `clock` is not fitted to; and TCP under `clock`."""
+    """Cells of table II as printed: in all columns, in those that `clock` is not fitted to; and TCP under `clock`."""
     cells = [entry for entry in entries if is_cell_of_table_2(entry)]
     others = [entry for entry in cells if not entry["id"].endswith(FITTED)]
     verdicts = {"printed conditions": printed_verdict, "clock": lambda entry: entry["verdict"]}
@@ -291,7 +291,7 @@ def claims_freeze(entries):
 
 
 def freeze_short_times(lines):
-    """By how many seconds the printed times of table II are above the means here, at short disconnections."""
+    """Printed times of table II minus the means here, in seconds, at short disconnections."""
     cells = groups(lines, "scheme", "disconnect_s")
     entry = next(entry for entry in freeze_tables() if entry["id"] == "table-II")
     more = [printed - mean_s(cells[scheme, row["where"]["disconnect_s"]])
@@ -301,7 +301,7 @@ def freeze_short_times(lines):
 
 
 def freeze_taken_apart(lines):
-    """Of two likenesses in table II: the most that a cell is from the printed one, and how many are within 10%."""
+    """For two likenesses in table II: the largest difference from a printed cell, and the cells within 10%."""
     cells = groups(lines, "taken", "scheme", "disconnect_s")
     entry = next(entry for entry in freeze_tables() if entry["id"] == "table-II")
 
@@ -328,7 +328,7 @@ def freeze_warning_near(lines):
 
 
 def snoop_queues(lines):
-    """What the second queue gains, in percent of the means: at the highest rate of errors, and at the others."""
+    """The gain of the second queue in percent of the means: at the highest rate of errors, and at the others."""
     cells = groups(lines, "queues", "kbit_per_error")
 
     def gain(kbit):
@@ -340,7 +340,7 @@ def snoop_queues(lines):
 
 
 def snoop_two_queues(lines):
-    """Means with one queue at the link and with two, by the rate of errors."""
+    """Means with one queue at the link and with two, for each rate of errors."""
     cells = groups(lines, "queues", "kbit_per_error")
     rates = sorted({kbit for _, kbit in cells})
     return [
@@ -350,7 +350,7 @@ def snoop_two_queues(lines):
 
 
 def snoop_timeouts(lines):
-    """Timeouts for 100 retransmitted segments with Snoop, means over the rates of errors, and where they are five at most."""
+    """Timeouts per 100 retransmitted segments with Snoop: means over the error rates, and those of at most five."""
     cells = groups(lines, "scheme", "kbit_per_error")
     means = [
         statistics.fmean(100 * run["timeouts"] / run["retransmitted_segments"] for run in runs if run["retransmitted_segments"])
@@ -359,19 +359,19 @@ def snoop_timeouts(lines):
 
 
 def lc_cwe_windows_printed(lines):
-    """How many transfers with larger windows complete by the printed rule, a row a sender."""
+    """For each sender: how many transfers with larger windows complete by the printed rule."""
     cells = groups(lines, "on_neither", "sender")
     return [[sender, f"{sum(run['finished'] for run in runs)} of {len(runs)}"]
             for (rule, sender), runs in cells.items() if rule == "handoff"]
 
 
 def claims_lc_cwe(entries):
-    """By conditions: the hit ratio, and LC and CWE together against LC alone."""
+    """For each set of conditions: the hit ratio, and LC with CWE compared with LC alone."""
     named = {entry["id"]: entry for entry in entries}
     hits, together = named["hit-ratio"], named["parts-together"]
 
     def beside(entry, conditions):
-        """What a reason has of conditions that do not decide."""
+        """The part of a reason that is about conditions that do not decide."""
         found = re.search(rf"(?:^|; ){conditions}: (.*?), (?:holds|differs)", entry["reason"])
         return found[1]
 
@@ -389,20 +389,20 @@ def claims_lc_cwe(entries):
 
 
 def lc_cwe_nothing_lost(unchanged, changed):
-    """The most judgements of one run that were "congestion" although nothing was lost."""
+    """The most judgements "congestion" in one run although nothing was lost."""
     return [[name, f"{max(run['lc_cwe']['false_as_congestion'] for run in runs)}"]
             for name, runs in (("unchanged", unchanged), ("changed", changed))]
 
 
 def wake_bytes(lines):
-    """MB that Cubic's download received through an outage of 7 s, with the delay on the wire: the README's figures."""
+    """MB that Cubic received through an outage of 7 s, with the delay on the wired hop: the README's figures."""
     cells = groups(lines, "outage", "delay", "sender", "scheme")
     schemes = ("none", "wake", "hold (gateway)")
     return [["Cubic, 7 s", *(f"{cells['7 s', 'wire', 'cubic', scheme][0]['bytes'] / 1e6:.1f}" for scheme in schemes)]]
 
 
 def outages_runs(lines):
-    """The optimum without the outage; of single runs the longest stall, and the most over the optimum."""
+    """The optimum less the outage; the longest stall of a single run, and its longest time beyond the optimum."""
     helped = [run for run in lines if run["parameters"]["remedy"] in ("hold", "mtcp-plus")]
     return [
         ["optimum", span([run["optimal_s"] - run["parameters"]["outage_s"] for run in lines], 2)],
@@ -413,13 +413,13 @@ def outages_runs(lines):
 
 
 def stalls_by_flow(runs):
-    """Of single runs the stalls of the first flow, of the median flow and of the slowest one."""
+    """For each run the shortest stall of a flow, the median one and the longest one."""
     stalls = [[of_flow[0] for of_flow in run.get("flow_stalls_s", [run["stalls_s"]])] for run in runs]
     return [list(map(find, stalls)) for find in (min, median, max)]
 
 
 def mobile_auto_row(cells, flows, reports):
-    """From the least to the most of single runs of `auto`, both delays. Of one flow one stall stands for all."""
+    """Ranges over single runs of `auto`, with both delays. With one flow there is one stall."""
     keys = [
         (*key, report) for *key, scheme in cells for report in reports
         if (key[0], scheme) == (flows, f"auto, {report}")]
@@ -436,7 +436,7 @@ def mobile_auto_row(cells, flows, reports):
 
 
 def mobile_auto_both(lines):
-    """Uploads with `auto` on the mobile, by the flows and by what reports the outage."""
+    """Uploads with `auto` on the mobile, by number of flows and by the source of the report."""
     cells = groups(lines, "flows", "outage", "delay", "sender", "scheme")
     return [
         ["one flow", *mobile_auto_row(cells, 1, ("carrier", "silence"))],

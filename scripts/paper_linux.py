@@ -36,7 +36,7 @@ def outages_uploads(lines):
 
 
 def demo_runs(text):
-    """Each row of the tables of demos: its name, and its cells but that of `SHA-256`."""
+    """Each row in the tables of demos: its name, and its cells without `SHA-256`."""
     for line in text.splitlines():
         if line.startswith("│") and ("download, " in line or "upload, " in line):
             run, *cells, equal = [cell.strip() for cell in line.strip("│").split("┆")]
@@ -45,7 +45,7 @@ def demo_runs(text):
 
 
 def demo(text):
-    """The tables of several demos as one, without the column `optimum`: median, least and most."""
+    """The tables of several demos as one, without the column `optimum`: median, least and greatest value."""
     runs = {}
     for run, (transfer, _, *others) in demo_runs(text):
         runs.setdefault(run, []).append([transfer, *others])
@@ -53,7 +53,7 @@ def demo(text):
 
 
 def median_and_range(cells):
-    """Of cells with one number and a unit, or `never`."""
+    """The median of cells with one number and a unit, or `never`, with their range."""
     ordered = sorted(cells, key=lambda cell: float("inf") if cell == "never" else float(cell.split()[0]))
     middle = ordered[len(ordered) // 2]
     if ordered[0] == ordered[-1]:
@@ -62,14 +62,14 @@ def median_and_range(cells):
 
 
 def observe(text):
-    """What two gateways recorded: one that learns of outages by the carrier, and one by silence alone."""
+    """The records of two gateways: one detects outages by the carrier, the other by silence alone."""
     found = re.findall(r"(\d+) outages, down (\S+ s), about (\S+ s) of stalls avoidable", text)
     names = ["the carrier of the link's device", "silence alone"]
     return [[name, *figures] for name, figures in zip(names, found, strict=True)]
 
 
 def upload_designs(text):
-    """For each design the cells of a sender and an outage: the stall, and the bytes of the 6 s after it."""
+    """For each design the cells of a sender and an outage: the stall, and the bytes of the 6 s after the outage."""
     names = {
         "plain": "plain", "drop": "drop at egress", "rto-max": "`TCP_RTO_MAX_MS` = 1000", "keep": "`keep`", "auto": "`auto`",
     }
@@ -121,7 +121,7 @@ def snoop_cell(lines):
         shares = [run["flow_goodputs_mbps"] for run in runs] if flows > 1 else []
         jain = [sum(of_run) ** 2 / len(of_run) / sum(share ** 2 for share in of_run) for of_run in shares]
         all_shares = [share for of_run in shares for share in of_run]
-        # After the first 5 s; a packet takes 0.6 ms.
+        # Samples after the first 5 s. A packet takes 0.6 ms.
         queues = [run["series"]["queue_packets"][250:] for run in runs]
         waits = [statistics.quantiles([packets * 0.6 for packets in packets_of_run], n=20) for packets_of_run in queues]
         return [
@@ -156,7 +156,7 @@ def snoop_uplink(lines):
 
 
 def script_of_senders():
-    """The script that docs/senders.md names."""
+    """Loads the script that docs/senders.md names."""
     path = Path(__file__).parent.parent / "docs/scenarios/senders.py"
     spec = importlib.util.spec_from_file_location("senders", path)
     script = importlib.util.module_from_spec(spec)
@@ -165,7 +165,7 @@ def script_of_senders():
 
 
 def senders(sender):
-    """The rows of one preset, by that script."""
+    """The rows of one preset, by the script of docs/senders.md."""
     script = script_of_senders()
 
     def rows(model, linux):
@@ -230,7 +230,7 @@ def mtcp_plus_today(disconnected, undisturbed, congested):
 
 
 def keep_cell(runs_after):
-    """The stalls after 1, 7 and 60 s."""
+    """The stalls after outages of 1, 7 and 60 s."""
     stalls = [runs_after(outage)[0]["stalls_s"][0] for outage in ("1 s", "7 s", "60 s")]
     return ", ".join("none in 20 s" if stall is None else f"{stall:.2f}" for stall in stalls)
 
@@ -256,12 +256,12 @@ def keep_upload(lines):
 
 
 def stall_and_full_rate(run):
-    """Of one flow the stall, of several that of the first and of the median flow; then the round trips to the full rate."""
+    """The stall of one flow, or of the first and the median of several flows; then the round trips to the full rate."""
 
     def time_of(stall):
         return "never" if stall is None or stall == float("inf") else f"{stall:.2f}"
 
-    # With several flows `stalls_s` is the first flow's.
+    # With several flows `stalls_s` is that of the first flow.
     stalls = [run["stalls_s"][0]]
     if run["parameters"].get("flows", 1) > 1:
         of_flows = [of_flow[0] for of_flow in run["flow_stalls_s"]]
@@ -274,7 +274,7 @@ def stall_and_full_rate(run):
 
 
 def upload_rows(cells, schemes, ratios):
-    """A row for each outage and sender with the schemes' cells; then the bytes of some by another's."""
+    """A row for each outage and sender with the schemes' cells; then ratios of the bytes of two schemes."""
     rows = []
     for outage in ("0.3 s", "1 s", "7 s", "60 s"):
         for sender, name in NAMES.items():
@@ -286,7 +286,7 @@ def upload_rows(cells, schemes, ratios):
 
 
 def mobile_auto(flows):
-    """One flow with its download beside it, or several with their bytes by plain's."""
+    """One flow with its download beside it, or several flows with their bytes divided by those of plain runs."""
     own = ["auto, carrier", "auto, silence"]
     if flows == 1:
         schemes, ratios = ["none", *own, "download, carrier", "download, silence"], []
@@ -302,7 +302,7 @@ def mobile_auto(flows):
 
 
 def upload_gateway(lines):
-    """The gateway alone, with a report and without one, each beside plain."""
+    """The gateway alone, with and without a report of the outage, each beside plain runs."""
     ratios = [("auto, carrier", "none, carrier"), ("auto, silence", "none")]
     schemes = ["none, carrier", "none", "auto, carrier", "auto, silence"]
     rows = []
@@ -314,7 +314,7 @@ def upload_gateway(lines):
 
 
 def snoop_handoff(model, linux):
-    """Medians over a run's moves; of several runs the least and the most."""
+    """Medians over the moves of a run; over several runs the least and the greatest median."""
     rows = []
     for stations in (2, 4):
         for lines, place in ((model, "model"), (linux, "Linux")):
@@ -361,7 +361,7 @@ def linux_mtcp(lines):
 
 
 def snoop_long(lines):
-    """Goodput, and its share of what a link that loses that much can carry."""
+    """Goodput, and its share of what a link with that loss can carry."""
     cells = groups(lines, "loss", "sender")
 
     def cell(loss, sender):
@@ -389,12 +389,12 @@ def auto_random_loss(lines):
     return rows + [row(loss, [sender]) for loss in (0.01, 0.03) for sender in NAMES]
 
 
-# Of snoop-1995's radio: bytes of a packet besides the payload, of a frame besides the packet; its rate.
+# The radio of snoop-1995: a packet's header bytes, a frame's additional bytes, the payload, and the rate in Mb/s.
 HEADERS, FRAME, PAYLOAD, RATE = 52, 203, 1448, 2
 
 
 def snoop_today(throughput, low_errors):
-    """Means, and shares of the most that the link can carry: half duplex, an ACK for two segments."""
+    """Means, and their share of what the link can carry: half duplex, one ACK for two segments."""
     cells = groups(throughput + low_errors, "kbit_per_error", "congestion_control", "scheme")
     rows = []
     for kbit in dict.fromkeys(kbit for kbit, _, _ in cells):
@@ -412,7 +412,7 @@ def snoop_today(throughput, low_errors):
 
 
 def wake(reported, silent, cases, upload):
-    """Spans over runs: first data after link up, round trips until the full rate, bytes against `hold`."""
+    """Ranges over runs: time from link up to the first data, round trips to the full rate, bytes over `hold`'s."""
     with_wake = [run for run in reported if run["parameters"]["scheme"] == "wake"]
     of_case = groups(cases, "case", "scheme")
     recovery = of_case["recovery, 1 s", "wake"] + of_case["recovery, 6 s", "wake"]
@@ -463,7 +463,7 @@ def number(value, digits):
 
 
 def slow_ones_apart(runs):
-    """Round trips until the full rate: from the least to the most, and those above twenty by sender."""
+    """Round trips to the full rate: their range, and by sender those above twenty."""
     trips = sorted((never_is_long(run["full_rate_round_trips"][0]), run["parameters"]["sender"]) for run in runs)
     usual = [count for count, _ in trips if count <= 20]
     text = f"{usual[0]:.0f} to {usual[-1]:.0f}"
@@ -475,14 +475,14 @@ def slow_ones_apart(runs):
 
 
 def longest_uploads(lines):
-    """The longest of all runs, whatever the handoff: a median hides it."""
+    """The longest time of all runs, for any handoff: a median hides it."""
     times = {remedy: max(map(transfer_s, runs)) for (remedy,), runs in groups(lines, "remedy").items()}
     names = {"end-to-end SACK": "end-to-end SACK", "auto": "`auto`", "BBR": "BBR", "auto, BBR": "`auto`, BBR"}
     return [[name, f"{times[remedy]:.0f}"] for remedy, name in names.items()]
 
 
 def mtcp_outages(lines):
-    """`mtcp` beside `hold`: by how much the medians of their times are apart."""
+    """`mtcp` beside `hold`: the difference of the medians of their times."""
     cells = groups(lines, "scheme", "outage_s", "sender")
     times = {key: median(map(transfer_s, runs)) for key, runs in cells.items()}
 
@@ -504,12 +504,12 @@ def mtcp_outages(lines):
 
 
 def range_of(values):
-    """The least and the most with a tenth, or one of them if they are the same."""
+    """The least and the greatest value with one decimal, or one of them if they are equal."""
     return " to ".join(dict.fromkeys(f"{value:.1f}" for value in (min(values), max(values))))
 
 
 def mtcp_two_mobiles(lines):
-    """With Cubic: what the mobile with one connection gets, and the queue; a packet takes 0.6 ms."""
+    """With Cubic: the rate of the mobile with one connection, and the queue. A packet takes 0.6 ms."""
     cells = groups(lines, "sender", "gateway")
 
     def row(gateway, name):
@@ -518,3 +518,72 @@ def mtcp_two_mobiles(lines):
         return [name, f"{median([run['flow_goodputs_mbps'][0] for run in runs]):.1f}", f"{median(queue):.0f}"]
 
     return [row("hold", "`hold`"), row("cell", '`cells = ["* 18700"]`')]
+
+
+def freeze_outage(lines):
+    """Medians of the stall and of the bytes received."""
+    cells = groups(lines, "sender", "scheme")
+
+    def cell(runs):
+        megabytes = statistics.median(run["bytes"] for run in runs) / 1e6
+        return f"{seconds(run['stalls_s'][0] for run in runs)}, {megabytes:.1f} MB"
+
+    return [
+        [NAMES[sender], *(cell(cells[sender, scheme]) for scheme in ("none", "fast-retransmit", "2000", "today"))]
+        for sender in SENDERS
+    ]
+
+
+def is_frozen(run):
+    """The mobile has closed a window."""
+    return (run.get("mobile") or {}).get("frozen", 0) > 0
+
+
+def freeze_today(lines):
+    """Times of runs with a closed window, compared with the same cell's without a scheme."""
+    cells = groups(lines, "outage", "sender", "rtt_ms", "queue_packets", "warning_ms")
+    more = [
+        100 * (run["transfer_s"] / cells[*cell, "none"][0]["transfer_s"] - 1)
+        for (*cell, _), runs in cells.items() for run in runs if is_frozen(run)
+    ]
+    return [
+        ["runs with a closed window", str(len(more))],
+        ["% more time, at most", f"{max(more):.1f}"],
+        ["% less time, median", f"{-statistics.median(more):.0f}"],
+    ]
+
+
+# A probe of a closed window may pass while no data come.
+PAUSE_BYTES_MAX = 6 * 1448
+
+
+def pause_s(run):
+    """The longest time in which the receiver gets no more than six segments, after the first second."""
+    times, numbers = run["series"]["t_s"], run["series"]["rcv_nxt"]
+    longest, begin = 0, next(index for index, time in enumerate(times) if time > 1)
+    last = numbers.index(max(numbers))
+    for end in range(begin, last):
+        while numbers[end] - numbers[begin] > PAUSE_BYTES_MAX:
+            begin += 1
+        longest = max(longest, times[end] - times[begin])
+    return longest
+
+
+def freeze_false_alarm(lines):
+    """The least and the largest pause, and how much longer the transfer takes, of runs with a closed window."""
+    cells = groups(lines, "sender", "rtt_ms", "policy")
+
+    def spans(label, round_trips):
+        row = [label]
+        for policies in (("today, 500 ms", "today, 1500 ms"), ("2000, 500 ms",)):
+            runs = [
+                (run, run["transfer_s"] - cells[sender, rtt, "none"][0]["transfer_s"])
+                for (sender, rtt, policy), found in cells.items() if rtt in round_trips and policy in policies
+                for run in found if is_frozen(run)
+            ]
+            for values in ([pause_s(run) for run, _ in runs], [longer for _, longer in runs]):
+                least, most = (f"{find(values):.2f}" for find in (min, max))
+                row.append(least if least == most else f"{least} to {most}")
+        return row
+
+    return [spans("20 to 250 ms", ("20", "100", "250")), spans("400 ms", ("400",))]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the tables that are made on the model."""
+"""Rows of the tables that the model's results give."""
 import re
 import statistics
 import tomllib
@@ -19,7 +19,7 @@ def printed_verdict(entry):
 
 
 def claims(entries):
-    """Counts of verdicts: as they are, under the printed conditions, and with each assumption that decides nothing."""
+    """Counts of verdicts: overall, under the printed conditions, and with each assumption that decides nothing."""
     names = ["holds", "differs", "not comparable"]
 
     def row(label, verdicts):
@@ -38,7 +38,7 @@ def claims(entries):
 
 
 def verdicts(paper):
-    """What `holdfast lab claims` prints of the statements that marks in the paper's page name."""
+    """The output of `holdfast lab claims` for the statements that marks in the paper's page name."""
     def rows(entries):
         named = rows_named(Path("papers", paper, "README.md").read_text(), f"verdicts-{paper}")
         return [
@@ -49,7 +49,7 @@ def verdicts(paper):
     return rows
 
 
-# Statements of M-TCP that were added to the 25 that had been compared before.
+# Statements of M-TCP that were added to the first 25.
 MTCP_ADDED = [
     "optimum-gap-grows", "exponential-varies-more", "table-1-high-ber", "table-1-long", "table-1-frequent",
     "split-idle", "no-idle", "i-tcp-handoff-state", "i-tcp-handoff-time",
@@ -57,7 +57,7 @@ MTCP_ADDED = [
 
 
 def claims_mtcp(entries):
-    """As `claims`, and how many of the first statements hold, whose number is comparable with earlier counts."""
+    """The figures of `claims`, and how many of the first 25 statements hold: that count stays comparable."""
     first = [entry for entry in entries if entry["id"] not in MTCP_ADDED]
     label = "with the assumptions that decide"
     decided = next(row for row in claims(first) if row[0] == label)
@@ -94,7 +94,7 @@ def mtcp_disconnections(lines):
 
 
 def mtcp_table_1(lines):
-    """A row a column of the paper's table, and plain TCP: means in seconds, and the most bytes acknowledged ahead."""
+    """A row for each column of the paper's table and for plain TCP: means in seconds, the most bytes ahead."""
     cells = groups(lines, "scheme", "condition")
     names = {
         "fast-retransmit": "fast retransmissions", "snoop": "Snoop of 1995", "i-tcp": "I-TCP", "mtcp-1994": "MTCP",
@@ -130,7 +130,7 @@ def freeze_tables():
 
 
 def as_printed(cells, name):
-    """Of table II's columns the number of cells that are within 10% of the printed ones."""
+    """For each column of table II the number of cells within 10% of the printed ones."""
     printed = next(entry for entry in freeze_tables() if entry["id"] == "table-II")
     counts = []
     for column, scheme in enumerate(printed["columns"]):
@@ -152,7 +152,7 @@ FREEZE_REMEDIES = ["Snoop of 1995", "I-TCP", "MTCP", "M-TCP", "delayed duplicate
 
 
 def freeze_table_i(lines):
-    """Times by those without a remedy, times with encrypted headers by those without, bytes ahead; and what is printed."""
+    """Times over those without a remedy, times with encrypted headers over plain ones, bytes ahead; printed marks."""
     cells = groups(lines, "remedy", "headers", "condition")
 
     def times(cell, other):
@@ -192,7 +192,7 @@ def freeze_taken(lines):
     return rows
 
 
-# Claims of Freeze-TCP that differ: what their names begin with, what they are, and the cause.
+# Claims of Freeze-TCP that differ: the beginning of their names, a description, and the cause.
 FREEZE_CAUSES = [
     ("table-II/disconnect", "table II, times", "the rate and the client's clock (`clock`); the rest is not explained"),
     ("table-II/order", "table II, orders", "with TR-ACKs TCP and Freeze-TCP are equal from 0.5 s on; not explained"),
@@ -202,7 +202,7 @@ FREEZE_CAUSES = [
     ("table-IV/order", "table IV, orders", "from 0.4 s on TCP takes as long as Freeze-TCP, not explained"),
     ("table-VI?/order", "tables V and VI, orders", "not explained by the parameters that were varied"),
     ("table-VI?-rarely", "tables V and VI, rarely worse", "without TR-ACKs Freeze-TCP is slower here; fitted sender"),
-    ("table-I-", "table I, disconnections", "a gain of less than the third that a mark is taken as"),
+    ("table-I-", "table I", "a gain of less than the third that a mark is taken as"),
     ("warning-period", "one round trip against two, near path, and a half, far path", "equal in the mean, or in most combinations"),
     ("win-no-loss", "no loss above 3.2%, without TR-ACKs", "printed: the sender's probe is later than its retransmission; `clock`: not examined"),
 ]
@@ -244,7 +244,7 @@ def freeze(table):
 
 
 def snoop_cache(lines):
-    """Means of ten, as figure 4 has them."""
+    """Means of ten runs, as in figure 4."""
     cells = groups(lines, "high_water_mark_kib", "kbit_per_error", "scheme")
 
     def goodput(mark, errors, scheme):
@@ -258,11 +258,11 @@ def snoop_cache(lines):
 
 
 def snoop_assumptions(lines):
-    """Means of ten with Snoop: a row an assumption, a column a rate of errors."""
+    """Means of ten runs with Snoop: a row for each assumption, a column for each rate of errors."""
     cells = {}
     for line in lines:
         parameters = line["parameters"]
-        # Of smaller segments each has its own rates, so that one sweep has both.
+        # Smaller segments have other error rates: one sweep has the assumption and the rate.
         both = parameters.get("assumption and errors", "").split("; ")
         key = tuple(both) if len(both) > 1 else (parameters["assumption"], parameters["errors"])
         cells.setdefault(key, []).append(line)
@@ -281,15 +281,16 @@ REMEDIES = {
 
 
 def baselines(parameter, cell, names=(), bound=None):
-    """A row a remedy, a column a value of the parameter, and on the model the most bytes acknowledged ahead.
+    """A row for each remedy, a column for each value of the parameter; on the model also the most bytes acknowledged
+    ahead.
 
-    `bound`: the last row.
+    `bound`: the function that gives the cells of the last row.
     """
     names = {**REMEDIES, **dict(names)}
 
     def rows(lines):
         cells = groups(lines, "remedy", parameter)
-        # Results of several parts are in no order.
+        # The results of several parts are not sorted.
         values = sorted({value for _, value in cells})
         found = []
         for remedy in dict.fromkeys(remedy for remedy, _ in cells):
@@ -317,12 +318,12 @@ def tenths_or_unfinished(runs):
 
 
 def bound_s(runs):
-    """No transfer can be faster."""
+    """The least possible time: no transfer can be faster."""
     return f"{median([run['optimal_s'] for run in runs]):.0f}"
 
 
 def encrypted(snoop, mtcp):
-    """A row a remedy: Mb/s with bit errors, then seconds with disconnections, each with readable and encrypted headers."""
+    """For each remedy, with plain and encrypted headers: Mb/s with bit errors, then seconds with disconnections."""
     kinds = [(groups(snoop, "remedy", "headers"), megabits), (groups(mtcp, "remedy", "headers"), whole_seconds)]
     rows = []
     for remedy in dict.fromkeys(remedy for cells, _ in kinds for remedy, _ in cells):
@@ -335,12 +336,12 @@ def encrypted(snoop, mtcp):
     return rows
 
 
-# The rate of the wired segment in all of these scenarios.
+# The rate of the wired hop in all of these scenarios.
 WIRED_BIT_PER_S = 10e6
 
 
 def handoff_state(snoop, mtcp, split):
-    """The most bytes of a connection that one base station has to send to another, and their time on the wire."""
+    """The most bytes of a connection's state that a base station sends to another, and their time on the wired hop."""
     def longest(lines, **wanted):
         lines = [line for line in lines if wanted.items() <= line["parameters"].items()]
         return max(line["handoff"].get("state_bytes_max", 0) for line in lines)
@@ -358,7 +359,7 @@ def handoff_state(snoop, mtcp, split):
 
 
 def slow(senders, rates_kbit_per_s):
-    """Seconds, and bytes that the MH receives again for each byte; for senders with the names in the table."""
+    """Seconds, and bytes that the MH receives again for each byte, for the senders in the table."""
 
     def cell(runs):
         again = statistics.fmean(run["duplicates_per_byte"] for run in runs)
@@ -375,7 +376,7 @@ def slow(senders, rates_kbit_per_s):
 
 
 def mtcp_plus_hypotheses(lines):
-    """Ratios in percent with windows in bytes, and timeouts in 100 s, of NewReno; the printed rows are not made here."""
+    """NewReno: ratios in percent by windows in bytes, and timeouts per 100 s. The printed rows are not made here."""
     cells = groups(lines, "delayed_ack", "window_bytes", "disconnection_s")
     windows = dict.fromkeys(window for _, window, _ in cells)
 
@@ -398,7 +399,7 @@ def mtcp_plus_hypotheses(lines):
 
 
 def mtcp_plus_warning(supervisor, newreno):
-    """Seconds, with a warning of 250 ms and 45 segments; the printed rows are not made here."""
+    """Seconds with a warning of 250 ms and 45 segments. The printed rows are not made here."""
     cells = groups(supervisor, "delayed_ack", "tcp", "segments", "warning_ms", "disconnection_s")
     plain = groups(newreno, "disconnection_s")
 
@@ -415,7 +416,7 @@ def mtcp_plus_warning(supervisor, newreno):
 
 
 def lc_cwe_hit_ratio(unchanged, changed):
-    """Medians of five, in per cent, by the seconds of bad state in 10 s."""
+    """Medians of five runs in percent, by the seconds of bad state in each 10 s."""
     cells = {("unchanged", *key): runs for key, runs in groups(unchanged, "bad_s").items()}
     cells.update(groups(changed, "change", "bad_s"))
     names = {
@@ -433,7 +434,7 @@ def lc_cwe_hit_ratio(unchanged, changed):
 
 
 def lc_cwe_windows(lines):
-    """A loss whose probabilities are both 0 is congestion here."""
+    """Runs in which a loss with both probabilities 0 counts as congestion."""
     cells = groups([line for line in lines if line["parameters"]["on_neither"] == "congestion"], "segments", "handoff_s", "sender")
     return [
         [str(segments), f"{handoff:g}",
@@ -443,7 +444,7 @@ def lc_cwe_windows(lines):
 
 
 def split_idle(lines):
-    """The longest time without a new byte at the MH, of ten runs; in how many of them it was five minutes or more."""
+    """The longest time without a new byte at the MH, over ten runs; and how many runs had five minutes or more."""
     def longest_s(run):
         series = run["series"]
         arrivals = [at for at, before, after in zip(series["t_s"][1:], series["rcv_nxt"], series["rcv_nxt"][1:])
@@ -463,7 +464,7 @@ def split_idle(lines):
 
 
 def header_compression(lines):
-    """Mean seconds with whole and with compressed headers, and the one by the other."""
+    """Mean seconds with whole and with compressed headers, and their ratio."""
     cells = groups(lines, "packet_bytes", "loss", "headers")
 
     def row(packet_bytes, loss):
@@ -476,7 +477,7 @@ def header_compression(lines):
 
 
 def upload_senders(lines):
-    """Milliseconds from link up to the first new byte at the FH: the median and the largest."""
+    """Milliseconds from link up to the first new byte at the FH: the median and the largest value."""
     names = {"linux-cubic": "Linux, Cubic", "linux-bbr": "Linux, BBR", "macos-like": "macOS-like", "windows-like": "Windows-like"}
     cells = groups(lines, "sender", "outage_s", "scheme")
 
@@ -493,7 +494,7 @@ def upload_senders(lines):
 
 
 def upload_losses(lines):
-    """Megabits a second, and the part of the packets that the link's queue dropped."""
+    """Mb/s, and the share of the packets that the link's queue dropped."""
     cells = groups(lines, "sender", "delay", "queue_packets", "loss", "scheme")
 
     def cell(runs):
@@ -509,7 +510,7 @@ def upload_losses(lines):
 
 
 def mtcp_statements(entries):
-    """A row a statement: the verdicts, what is asked for, what came out, and in how many combinations."""
+    """A row for each statement: the verdicts, what is expected, what came out, in how many combinations it holds."""
     rows = []
     for entry in entries:
         asked = dict.fromkeys(rule.rpartition(": ")[2] for rule in entry["printed"].split("; "))
@@ -519,11 +520,11 @@ def mtcp_statements(entries):
     return rows
 
 
-# Beside Freeze-TCP's tables of times.
-FREEZE_STATEMENTS = re.compile(r"table-(II|IV)-percent|fast-ethernet-gains-more|table-VI?-rarely-worse|table-I-[dh]")
+# The statements beside Freeze-TCP's tables of times.
+FREEZE_STATEMENTS = re.compile(r"table-[IV]+-percent|fast-ethernet-gains-more|table-VI?-rarely-worse|table-I-[dho]")
 
 
 def freeze_statements(entries):
-    """A row a statement: the verdict, what is asked for or printed, what came out."""
+    """A row for each statement: the verdict, what is expected or printed, what came out."""
     rows = mtcp_statements([entry for entry in entries if FREEZE_STATEMENTS.match(entry["id"])])
     return [[row[0], row[1], row[3], row[4]] for row in rows]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures that only a page's text has, in the form of tables that no page prints (`in-text`)."""
+"""Figures that only a page's text has, as rows of tables that no page prints (`in-text`)."""
 import statistics
 from itertools import combinations
 
@@ -11,13 +11,13 @@ T_OF = {10: 2.262, 20: 2.093, 200: 1.972}
 
 
 def span(values, digits):
-    """From the least to the most; once if both have the same digits."""
+    """The range from the least to the greatest value; one value if both print the same."""
     least, most = (f"{find(values):,.{digits}f}" for find in (min, max))
     return least if least == most else f"{least} to {most}"
 
 
 def mean_s(runs):
-    """Of the transfers that completed, as in the claims."""
+    """The mean time of the transfers that completed, as in the claims."""
     return statistics.fmean(transfer_s(run) for run in runs if run["finished"])
 
 
@@ -26,19 +26,19 @@ def times_optimum(runs):
 
 
 def interval(runs, digits):
-    """The mean and half of its 95% interval."""
+    """The mean, and half the width of its 95% confidence interval."""
     times = [transfer_s(run) for run in runs]
     half = T_OF[len(times)] * statistics.stdev(times) / len(times) ** 0.5
     return f"{statistics.fmean(times):,.{digits}f} ± {half:,.{digits}f}"
 
 
 def apart_percent(one, other):
-    """By how much the longer one is longer."""
+    """How much longer the longer time is, in percent of the shorter one."""
     return 100 * (max(one, other) / min(one, other) - 1)
 
 
 def mtcp_queue_lost(lost):
-    """TCP and M-TCP if a disconnection loses the link's queue: means of the transfers that completed."""
+    """TCP and M-TCP if a disconnection empties the link's queue: means of the transfers that completed."""
     cells = groups(lost, "distribution", "bytes", "disconnection_s", "scheme")
     names = list(dict.fromkeys(key[:3] for key in cells))
     ratios = [mean_s(cells[*name, "tcp"]) / mean_s(cells[*name, "m-tcp"]) for name in names]
@@ -69,7 +69,7 @@ def mtcp_queue_lost(lost):
 
 
 def mtcp_deviation(lines):
-    """Times the optimum, over the deviations and lengths."""
+    """Times over the optimum, as ranges over deviations and lengths."""
     cells = groups(lines, "scheme", "deviation_s", "disconnection_s")
 
     def of_scheme(scheme, digits):
@@ -84,7 +84,7 @@ def seconds_or_unfinished(runs):
 
 
 def mtcp_plus_seventh(lines):
-    """Seconds, and how many disconnections a transfer had; a row for each sender and first disconnection."""
+    """Seconds, and the number of disconnections in a transfer; a row for each sender and first disconnection."""
     cells = groups(lines, "tcp", "first_at_s", "disconnection_s")
 
     def cell(runs):
@@ -96,7 +96,7 @@ def mtcp_plus_seventh(lines):
 
 
 def mtcp_plus_timers(lines):
-    """NewReno without delayed ACK by its timer, in seconds; last by how much the timer's phase changes the first row."""
+    """Seconds of NewReno without delayed ACKs, for each timer; last the effect of the timer's phase on the first."""
     cells = groups(lines, "timer", "disconnection_s")
     timers = list(dict.fromkeys(timer for timer, _ in cells))
 
@@ -110,7 +110,7 @@ def mtcp_plus_timers(lines):
 
 
 def mtcp_plus_supervisor(lines):
-    """M-TCP's seconds by the MH's ACKs, the SH, the segments of a window and the warning."""
+    """M-TCP's seconds by the MH's ACKs, the SH, the segments of a window, and the warning."""
     cells = groups(lines, "delayed_ack", "tcp", "segments", "warning_ms", "disconnection_s")
     return [
         [f"{delayed_ack}, {tcp}, {segments}, {warning} ms", *(
@@ -120,7 +120,7 @@ def mtcp_plus_supervisor(lines):
 
 
 def freeze_short(lines):
-    """Means of ten, in seconds, by the length of the disconnections of table III's first row."""
+    """Means of ten runs in seconds, by the length of the disconnections in the first row of table III."""
     cells = groups(lines, "disconnect_s", "scheme")
     return [
         [f"{length * 1000:g} ms", *(f"{mean_s(cells[length, scheme]):.1f}" for scheme in ("std-tr", "freeze-tr"))]
@@ -129,7 +129,7 @@ def freeze_short(lines):
 
 
 def baselines_restart(lines):
-    """What the MH has if the base station loses its state after 10 s, and what was acknowledged ahead."""
+    """The bytes at the MH if the base station loses its state after 10 s, and the bytes acknowledged ahead."""
     cells = groups(lines, "remedy", "restart")
 
     def cell(run):
@@ -142,7 +142,7 @@ def baselines_restart(lines):
 
 
 def snoop_today_half_lost(lines):
-    """Without Snoop what arrived, with Snoop the seconds of all seeds."""
+    """Without Snoop the bytes that arrived, with Snoop the seconds of all seeds."""
     cells = groups(lines, "congestion_control", "scheme")
 
     def seconds(runs):
@@ -158,7 +158,7 @@ def snoop_today_half_lost(lines):
 
 
 def snoop_today_sequence(lines):
-    """Mb/s of one run each, and Snoop against the plain sender."""
+    """Mb/s of single runs, and Snoop compared with the plain sender."""
     cells = groups(lines, "congestion_control", "scheme")
 
     def row(sender):
@@ -174,14 +174,14 @@ def snoop_today_sequence(lines):
     return [row(sender) for sender in SENDERS]
 
 
-# Both sets of Snoop, with each sender.
+# Both parameter sets of Snoop, with each sender.
 SNOOPS = [
     (sender, scheme, f"{NAMES[sender]}, {name}")
     for scheme, name in (("snoop-1995", "Snoop 1995"), ("snoop-today", "Snoop today")) for sender in SENDERS]
 
 
 def by_plain_sender(lines, sender, scheme):
-    """Means of a scheme by those of the plain sender: for each rate of errors, in its order."""
+    """Means of a scheme divided by the plain sender's, in the order of the rates of errors."""
     cells = groups(lines, "congestion_control", "scheme", "kbit_per_error")
 
     def goodput(name, kbit):
@@ -191,7 +191,7 @@ def by_plain_sender(lines, sender, scheme):
 
 
 def snoop_today_ratios(throughput, low_errors):
-    """Snoop's means by those of the plain sender: over the rates of errors, and below 5e-7 the largest loss in percent."""
+    """Snoop's means over the plain sender's: range over the error rates; below 5e-7 the largest loss in percent."""
     return [
         [name, span(by_plain_sender(throughput, sender, scheme), 2),
          f"{100 * (1 - min(1, *by_plain_sender(low_errors, sender, scheme))):.1f}"]
@@ -206,7 +206,7 @@ def mtcp_longest(lines):
 
 
 def mtcp_other_assumptions(lines):
-    """TCP's means by M-TCP's, over the lengths."""
+    """TCP's means divided by M-TCP's, as ranges over the lengths."""
     cells = groups(lines, "assumption", "disconnection_s", "scheme")
 
     def ratios(name):
@@ -219,7 +219,7 @@ def mtcp_other_assumptions(lines):
 
 
 def mtcp_long(long, undisturbed):
-    """Means without disconnections, what each disconnection costs TCP more, and what TCP takes longer: a row a sender."""
+    """For each sender: means without disconnections, TCP's additional cost of a disconnection, its additional time."""
     cells, without = groups(long, "hops", "distribution", "scheme"), groups(undisturbed, "hops", "scheme")
 
     def cost(hops, distribution):
@@ -240,7 +240,7 @@ def mtcp_long(long, undisturbed):
 
 
 def mtcp_undisturbed(lines):
-    """Means of twenty in seconds, and what M-TCP takes more: a row a sender, the MH's ACKs and a size."""
+    """Means of twenty runs in seconds, and M-TCP's additional time: a row for each sender, MH's ACKs and size."""
     cells = groups(lines, "hops", "delayed_ack", "bytes", "scheme")
     rows = []
     for hops, delayed_ack, size in dict.fromkeys(key[:3] for key in cells):
@@ -263,7 +263,7 @@ def mtcp_undisturbed_200(lines):
 
 
 def mtcp_buffers(lines):
-    """M-TCP's means by TCP's: a row a send buffer, a column whether the MH delays its ACKs."""
+    """M-TCP's means over TCP's: a row for each send buffer, a column for delayed ACKs or not."""
     cells = groups(lines, "send_buffer_bytes", "delayed_ack", "scheme")
 
     def ratio(size, delayed_ack):
@@ -286,7 +286,7 @@ def mtcp_four_segments(lines):
 
 
 def mtcp_table_1_slow(lines):
-    """Means in seconds, and how many were complete within two hours."""
+    """Means in seconds, and how many transfers completed within two hours."""
     cells = groups(lines, "scheme", "condition")
 
     def cell(runs):
@@ -299,7 +299,7 @@ def mtcp_table_1_slow(lines):
 
 
 def mtcp_today_costs(lines):
-    """Without an outage the seconds of each sender and by how much they are above those without M-TCP; then the stalls."""
+    """Without an outage the seconds of each sender, and the difference from those without M-TCP; then the stalls."""
     cells = groups(lines, "scheme", "outage_s", "congestion_control")
 
     def row(scheme):
@@ -313,7 +313,7 @@ def mtcp_today_costs(lines):
 
 
 def snoop_today_percent(throughput, low_errors):
-    """Snoop's means against those of the plain sender, in percent: a column a rate of errors."""
+    """Snoop's means compared with the plain sender's, in percent: a column for each rate of errors."""
     return [
         [name, *(f"{100 * (ratio - 1):+.1f}" for ratio in by_plain_sender(throughput + low_errors, sender, scheme))]
         for sender, scheme, name in SNOOPS
@@ -321,7 +321,7 @@ def snoop_today_percent(throughput, low_errors):
 
 
 def snoop_one_queue(queues, today):
-    """Plain senders of today against the paper's sender with Snoop and one queue: means, in percent."""
+    """Plain senders of today compared with the paper's sender, Snoop and one queue: means, in percent."""
     paper, plain = groups(queues, "queues", "kbit_per_error"), groups(today, "congestion_control", "scheme", "kbit_per_error")
 
     def change(sender, kbit):
@@ -371,7 +371,7 @@ def freeze_senders(lines):
 
 
 def freeze_taken_times(lines):
-    """Means in seconds by length, from 2.6 ms to 10 s; then by how many percent columns are apart."""
+    """Means in seconds by length, from 2.6 ms to 10 s; then the differences of columns in percent."""
     cells = groups(lines, "taken", "scheme", "disconnect_s")
     lengths = list(dict.fromkeys(length for _, _, length in cells))
 
@@ -386,7 +386,7 @@ def freeze_taken_times(lines):
 
 
 def freeze_apart(third, fifth, sixth):
-    """How far the times of tables III, V and VI are from the printed ones; tables V and VI are fitted."""
+    """Differences of the times of tables III, V and VI from the printed ones; tables V and VI are fitted."""
     def row(table, lines):
         cells = groups(lines, "scheme", "disconnect_s")
         entries = [entry for entry in freeze_tables() if entry["id"] in (table, f"{table}-without-its-last-columns")]
@@ -406,7 +406,7 @@ def freeze_apart(third, fifth, sixth):
 
 
 def freeze_modem(lines):
-    """Table V with other windows and ACKs: seconds at 2.6 ms, of all queues and schemes."""
+    """Table V with other windows and ACKs: seconds at 2.6 ms, over all queues and schemes."""
     cells = groups(lines, "window_bytes", "delayed_ack", "sender", "disconnect_s")
     windows = dict.fromkeys(window for window, _, _, _ in cells)
 
@@ -421,7 +421,7 @@ def freeze_modem(lines):
 
 
 def freeze_modem_orders(lines):
-    """Runs, configurations, and the most of a row's six pairs that one has as printed; less than 3% apart is equal."""
+    """Runs, configurations, and the most of a row's six pairs as printed in one configuration. Below 3% is equal."""
     cells = groups(lines, "sender", "window_bytes", "delayed_ack", "room", "disconnect_s", "scheme")
     printed = {
         row["where"]["disconnect_s"]: dict(zip(entry["columns"], row["printed"]))
@@ -446,7 +446,7 @@ def freeze_modem_orders(lines):
 
 
 def baselines_freeze_senders(own, paper):
-    """Medians in seconds with the paper's windows, and by how many percent they are apart from those with their own."""
+    """Medians in seconds with the paper's windows, and their difference in percent from those with own windows."""
     def medians(lines):
         return {key: median(map(transfer_s, runs)) for key, runs in groups(lines, "remedy", "disconnect_s").items()}
 
@@ -460,7 +460,7 @@ def baselines_freeze_senders(own, paper):
 
 
 def mobile_auto_model(lines):
-    """One flow on the model: seconds from link up to the first byte, and round trips to the full rate; both delays."""
+    """One flow on the model, both delays: seconds from link up to the first byte, round trips to the full rate."""
     def cells(scheme, outages, senders=tuple(NAMES)):
         return [
             run for run in lines if run["parameters"]["scheme"] == scheme and run["parameters"]["outage"] in outages

@@ -7,14 +7,14 @@ from paper_runs import NAMES, printed_rows
 
 
 class RecordingResults(NamedTuple):
-    """Results of a stage of recordings. Some figures need the recordings: these are only in the printed tables."""
+    """Results of a stage of recordings. Figures that need the recordings themselves are only in its printed tables."""
 
     runs: list
     printed: str
 
 
 def recordings_shares(schemes, counts_cells):
-    """Means over the cells of what each cell's three windows used of the link, in the median."""
+    """For each cell the median share of the link in its three windows; means of these shares over the cells."""
     return lambda results: shares_of(results.runs, schemes, counts_cells)
 
 
@@ -39,7 +39,7 @@ def shares_of(runs, schemes, counts_cells):
 
 
 def lossy_gaps(runs, scheme):
-    """Gaps that lose packets: the time to the first new byte, and to the link's first packet."""
+    """For gaps that lose packets: the times to the first new byte and to the first packet over the link."""
     lossy = [run for run in runs if run["scheme"] == scheme and run["cell"]["conditions"] != "kept"]
     return [gap for run in lossy for gap in zip(run["stalls_s"], run["link"].get("first_packet_s", []))]
 
@@ -51,7 +51,7 @@ def median_and_nine_of_ten(times):
 
 
 def recordings_gaps(results):
-    """After gaps that lose packets: times to the first new byte, also from the link's first packet on."""
+    """For gaps that lose packets: times to the first new byte, from link up and from the first packet over the link."""
     rows = [["first new byte, median"], ["first new byte, 90th percentile"],
             ["after the first packet over the link, median"], ["after the first packet over the link, 90th percentile"],
             ["gaps with a new byte before the next gap"]]
@@ -66,7 +66,7 @@ def recordings_gaps(results):
 
 
 def least_by_plain(runs, scheme):
-    """The least of all cells: bytes by those without Holdfast in the same window, the median of the windows."""
+    """The least ratio of all cells: bytes over those without Holdfast in the same window, as the windows' median."""
     bytes_of = {(*run["cell"].values(), run["parameters"]["start_s"], run["scheme"]): run["bytes"] for run in runs}
     ratios = {}
     for *cell, start, remedy in bytes_of:
@@ -77,7 +77,7 @@ def least_by_plain(runs, scheme):
 
 
 def printed_by_scheme(results, column):
-    """The rows of the printed table that has this column: by scheme, then by column; of equal columns the last."""
+    """The rows of the printed table with this column, by scheme and then by column; of equal columns the last."""
     tables = (text for text in results.printed.split("\n\n") if f"| {column} |" in text.partition("\n")[0])
     text = next(tables, None)
     if text is None:
@@ -87,7 +87,7 @@ def printed_by_scheme(results, column):
 
 
 def recordings_summary(results):
-    """Of all cells of downloads."""
+    """The summary of all cells of downloads."""
     summary = printed_by_scheme(results, "floods")
 
     def row(scheme, name):
@@ -99,7 +99,7 @@ def recordings_summary(results):
 
 
 def recordings_goals(results):
-    """The goals of bytes, and the share of answers within two round trips: 0.10 s."""
+    """The goals for bytes, and the share of answers within two round trips, which are 0.10 s."""
     shares = printed_by_scheme(results, "packets, on recordings that a sender fills")
     answers = printed_by_scheme(results, "the link carried an answer")
     within = [answers[scheme]["within 0.10 s"].replace("%", " %") for scheme in ("none", "auto")]
@@ -117,7 +117,7 @@ def recordings_goals(results):
 
 
 def uploads_summary(results):
-    """Of all cells of uploads; times after gaps that lose packets. Two round trips are 0.10 s."""
+    """The summary of all cells of uploads; times after gaps that lose packets. Two round trips are 0.10 s."""
     summary, answers = (printed_by_scheme(results, column) for column in ("floods", "the link carried an answer"))
 
     def row(scheme, name):

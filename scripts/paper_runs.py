@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of a stage's results, and figures of them, as the tables of the pages need them."""
+"""Selects and reduces the runs of a stage, for the tables of the pages."""
 import statistics
 
 SENDERS = ["cubic", "reno", "bbr"]
@@ -7,7 +7,7 @@ NAMES = {"cubic": "Cubic", "bbr": "BBR", "reno": "Reno"}
 
 
 def groups(lines, *names):
-    """Runs by the values of these parameters, in the order of the runs."""
+    """Runs grouped by the values of these parameters, in the order of the runs."""
     found = {}
     for line in lines:
         found.setdefault(tuple(line["parameters"][name] for name in names), []).append(line)
@@ -15,7 +15,7 @@ def groups(lines, *names):
 
 
 def median(values):
-    """The median; a value that is missing counts as longer than any other."""
+    """The median; a missing value counts as infinite."""
     return statistics.median(float("inf") if value is None else value for value in values)
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of `make paper`: what makes results, and with which commands."""
+"""The stages of `make paper`: the commands that make results."""
 
 
 class Stage:
-    """What makes results: parts, each a command with one file of results. `seconds`: on two idle processors.
+    """A stage has parts: each is a command with one file of results. `seconds`: its time on two idle processors.
 
     `needs`: a substrate, valgrind, recordings on Linux, `statistics` of recordings alone, or the `wall clock`.
 
-    `uses`: stages whose results each command gets, as far as the folder has them.
+    `uses`: the stages whose results each command gets, if the folder has them.
     """
 
     def __init__(self, seconds, needs, *commands, uses=()):
@@ -15,7 +15,7 @@ class Stage:
 
 
 def lab_run(seconds, scenario, substrate, parts=1):
-    """A scenario or several; in parts, so that little is lost if it is stopped."""
+    """A stage for one or several scenarios. It has several parts, so that an interruption loses little."""
     command = ["{holdfast}", "lab", "run", *scenario.split(), "--substrate", substrate, "--out", "{file}"]
     shards = [["--shard", f"{part}/{parts}"] for part in range(1, parts + 1)] if parts > 1 else [[]]
     return Stage(seconds, substrate, *(command + shard for shard in shards))
@@ -24,7 +24,7 @@ def lab_run(seconds, scenario, substrate, parts=1):
 SENDERS, SENDERS_CAUSES = "docs/scenarios/senders.toml", "docs/scenarios/senders-causes.toml"
 # Half of the processor seconds that the claims took. Pictures need the same runs.
 CLAIMS_S = {"lc-cwe-2005": 38, "snoop-1995": 6, "mtcp-1997": 110, "mtcp-plus-2007": 43, "freeze-tcp-2000": 20}
-# M-TCP's scenarios with the opener's half set up first, and those of them with the other order that no other stage has.
+# Scenarios of M-TCP whose opener's half is set up first, and those with the other order that no other stage has.
 OPENER_FIRST = " ".join(f"papers/mtcp-1997/early-{name}.toml" for name in (
     "buffers", "compression", "disconnections", "handoff", "idle", "long", "table-1", "undisturbed", "variants"))
 LOCK_STEP = " ".join(f"papers/mtcp-1997/{name}.toml" for name in (
@@ -110,9 +110,6 @@ STAGES = {
          "{root}/scripts/upload_designs.py", design, control, outage_s]
         for design in ("plain", "drop", "rto-max", "keep", "auto")
         for control in ("cubic", "bbr", "reno") for outage_s in ("1", "7"))),
-    "packet-cost": Stage(50, "valgrind", [
-        "cargo", "bench", "--locked", "--quiet", "--package", "holdfast-core", "--bench", "packet_cost"]),
-    "link-distances": Stage(10, "statistics", ["{root}/docs/recordings/link_statistics.py", "distances"]),
     "outages": lab_run(250, "docs/scenarios/outages.toml", "linux", 20),
     "outages-uploads": lab_run(75, "docs/scenarios/outages-uploads.toml", "linux", 4),
     "snoop-handoff": lab_run(45, HANDOFFS, "linux"),
@@ -141,6 +138,9 @@ STAGES = {
     "keep-upload": lab_run(60, "docs/scenarios/keep-upload.toml", "linux", 2),
     "upload-gateway": lab_run(105, "docs/scenarios/upload-gateway.toml", "linux", 3),
     "mobile-auto": lab_run(570, "docs/scenarios/mobile-auto.toml", "linux", 8),
+    "freeze-today": lab_run(420, "docs/scenarios/freeze-today.toml", "linux", 12),
+    "freeze-outage": lab_run(45, "docs/scenarios/freeze-outage.toml", "linux"),
+    "freeze-false-alarm": lab_run(40, "docs/scenarios/freeze-false-alarm.toml", "linux"),
     "mtcp-today": lab_run(35, "papers/mtcp-1997/today.toml", "linux"),
     "mtcp-today-disconnections": lab_run(65, "papers/mtcp-1997/today-disconnections.toml", "linux", 3),
     "mtcp-outages": lab_run(70, "docs/scenarios/mtcp.toml", "linux", 2),
@@ -148,10 +148,23 @@ STAGES = {
     "mtcp-plus-today": lab_run(215, "papers/mtcp-plus-2007/today.toml", "linux", 6),
     "mtcp-plus-today-undisturbed": lab_run(55, "papers/mtcp-plus-2007/today-undisturbed.toml", "linux", 2),
     "mtcp-plus-today-congestion": lab_run(55, "papers/mtcp-plus-2007/today-congestion.toml", "linux", 2),
+    # These stages need all processors.
+    "packet-cost": Stage(50, "valgrind", [
+        "cargo", "bench", "--locked", "--quiet", "--package", "holdfast-core", "--bench", "packet_cost"]),
+    "link-distances": Stage(10, "statistics", ["{root}/docs/recordings/link_statistics.py", "distances"]),
     "demo-live": Stage(90, "wall clock", ["{holdfast}", "demo"]),
     "throughput": Stage(180, "wall clock", [
         "cargo", "bench", "--locked", "--quiet", "--package", "holdfast", "--bench", "cost", "--", "--scheme", "hold",
         "--pairs", "20", "--each-ms", "400"]),
+    "lc-cwe-senders": Stage(240, "wall clock", [
+        "{holdfast}", "lab", "run", "docs/scenarios/lc-cwe-senders.toml", "--substrate", "live", "--out", "{file}"]),
+    "lab-speed": Stage(60, "wall clock", ["{root}/scripts/lab_speed.py"]),
+    "link-exactness": Stage(90, "wall clock", [
+        "cargo", "bench", "--locked", "--quiet", "--package", "holdfast", "--bench", "link", "--", "--json", "{file}"]),
+    "uplink-cost": Stage(90, "wall clock", [
+        "cargo", "bench", "--locked", "--quiet", "--package", "holdfast", "--bench", "uplink", "--", "--pairs", "9"]),
+    "compression": Stage(60, "wall clock", [
+        "cargo", "bench", "--locked", "--quiet", "--package", "holdfast-core", "--bench", "compression"]),
     "simulator-speed": Stage(60, "wall clock", [
         "cargo", "bench", "--locked", "--quiet", "--package", "holdfast-sim", "--bench", "speed"]),
     **{
@@ -162,7 +175,7 @@ STAGES = {
 
 
 def beside(paper):
-    """The stages with the paper's baselines and with today's senders, which have parts of its page to themselves."""
+    """The stages with the paper's baselines and with today's senders: they make parts of its page."""
     kinds = tuple(f"papers/{paper}/{kind}" for kind in ("baselines", "today"))
     return [name for name, stage in STAGES.items() if any(word.startswith(kinds) for word in stage.commands[0])]
 

@@ -13,12 +13,12 @@ from paper_runs import megabits, printed_rows, tenths_of_seconds
 
 PAPERS = ["lc-cwe-2005", "snoop-1995", "mtcp-1997", "mtcp-plus-2007", "freeze-tcp-2000"]
 
-# The table, its stages, its rows from the results of these stages in this order.
+# For each table its stages, and the function that makes its rows from their results, in this order.
 TABLES = {
     **{f"claims-{paper}": ([f"claims-{paper}"], model.claims) for paper in PAPERS},
     "claims-mtcp-1997": (["claims-mtcp-1997"], model.claims_mtcp),
     "claims-freeze-tcp-2000": (["claims-freeze-tcp-2000"], compared.claims_freeze_counts),
-    # In no page: text repeats their figures.
+    # No page has these tables: text repeats their figures.
     **{f"verdicts-{paper}": ([f"claims-{paper}"], model.verdicts(paper)) for paper in PAPERS},
     "mtcp-plus-text": (["mtcp-plus-supervisor", "mtcp-plus-window"], compared.mtcp_plus_text),
     "claims-mtcp-plus-text": (["claims-mtcp-plus-2007"], compared.claims_mtcp_plus),
@@ -80,6 +80,15 @@ TABLES = {
     "demo-live": (["demo-live"], wall.demo_live),
     "throughput": (["throughput"], wall.throughput),
     "throughput-pairs": (["throughput"], wall.throughput_pairs),
+    "lc-cwe-senders": (["lc-cwe-senders"], wall.lc_cwe_senders),
+    "lab-speed": (["lab-speed"], printed_rows),
+    "link-exactness": (["link-exactness"], wall.link_exactness),
+    "uplink-cost": (["uplink-cost"], wall.uplink_cost),
+    "compression-time": (["compression"], wall.compression_time),
+    "compression-size": (["compression"], wall.compression_size),
+    "freeze-outage": (["freeze-outage"], linux.freeze_outage),
+    "freeze-today": (["freeze-today"], linux.freeze_today),
+    "freeze-false-alarm": (["freeze-false-alarm"], linux.freeze_false_alarm),
     "simulator-speed": (["simulator-speed"], wall.simulator_speed),
     "simulator-threads": (["simulator-speed"], wall.simulator_threads),
     "packet-cost": (["packet-cost"], linux.packet_cost),

@@ -5,7 +5,7 @@
 
 Each number between the marks is one of that cell of docs/figures.json, rounded to the digits in the text.
 
-Columns may have one name, each in its own group. The first column of a group has the group's name before a colon:
+Columns may have the same name in different groups. The first column of a group has the group's name before a colon:
 `C: alone`, `Snoop 1995`, `R: alone`, `Snoop 1995`. The mark then has that name too: `R: Snoop 1995`.
 """
 import re
@@ -16,13 +16,13 @@ NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
 def rows_named(text, table):
-    """The rows of a table that marks in a page's text name."""
+    """The rows of a table that the marks in a page's text name."""
     found = MARKED.finditer(text)
     return {" ".join(match["row"].split()) for match in found if " ".join(match["table"].split()) == table}
 
 
 def names_of(columns):
-    """The names of columns in marks."""
+    """The names by which marks refer to columns."""
     group, names = "", []
     for column in columns:
         group = column.partition(": ")[0] if ": " in column else group
@@ -35,13 +35,13 @@ def numbers(text):
 
 
 def is_rounded(short, full):
-    """A tie may be rounded either way."""
+    """Whether a number is a rounded one; a tie may be rounded up or down."""
     digit = Decimal(1).scaleb(short.as_tuple().exponent)
     return short in [full.quantize(digit, rounding) for rounding in (ROUND_HALF_EVEN, ROUND_HALF_UP)]
 
 
 def wrong_figures(page, text, tables):
-    """What is wrong in the marked figures of a page: a line each."""
+    """The errors in the marked figures of a page: a line for each."""
     found = list(MARKED.finditer(text))
     if not text.count("<!-- of ") == text.count("<!-- / -->") - text.count("<!-- given -->") == len(found):
         yield f"{page}: <!-- of TABLE; ROW; COLUMN -->, figures and <!-- / --> belong together"

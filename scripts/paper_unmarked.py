@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures in text without a mark (paper_text.py), in sections with a table of figures or about what was measured.
 
-Each is a figure of a table of its page, or a setting of a scenario that the commands of these tables name. A condition
-that is neither stands between marks, which anyone can see and judge:
+Each has to be in a table of its page, or in a scenario that the commands of these tables name. Any other condition is
+between marks, so that a reader can see and judge it:
 
     <!-- given -->60 s<!-- / -->
 """
@@ -15,18 +15,18 @@ from paper_text import MARKED, NUMBER, numbers
 
 UNITS = ("%|s|ms|us|ns|minutes|[kMG]?b/s|[kM]bit/s|[KM]B/s|KiB/s|[KMG]i?B|bytes|packets|segments|times|round trips|"
          "seconds|instructions")
-# A number of a section, a table or a kernel is no figure.
+# The number of a section, a table or a kernel is not a figure.
 NAMED = r"(?<!section )(?<!sections )(?<!table )(?<!tables )(?<!figure )(?<!figures )(?<!Linux )(?<!RFC )(?<!version )"
 FIGURE = re.compile(rf"{NAMED}(?<![\w.,/]){NUMBER.pattern}(?=\**\s?(?:{UNITS})(?![\w/])|,? (?:of|to|and|or)\s\d)")
 SCENARIO = re.compile(r"\S+\.toml")
-# What has no figures, or those that another check reads. A figure in a code span is one all the same.
+# Text without figures, or with figures that another check reads. A figure in a code span counts.
 UNREAD = re.compile(rf"```.*?```|<!-- given -->.*?<!-- / -->|<!--.*?-->|`(?!{NUMBER.pattern} )[^`\n]*`|^ *\|.*?$", re.S | re.M)
 HEADING = re.compile(r"^#+ .*$", re.M)
 ABOUT_RESULTS = re.compile(r"\b(measured|measurements|results?)\b", re.I)
 
 
 def unmarked_figures(page, text, tables):
-    """Figures that no table of the page and no scenario of its commands has: a line each."""
+    """Figures that are in no table of the page and in no scenario of its commands: a line for each."""
     own = [table for table in tables.values() if table["page"] == str(page)]
     known = {number for table in own for row in [table["columns"], *table["rows"]] for number in numbers(" ".join(row))}
     for file in scenarios_of(own):
@@ -41,7 +41,7 @@ def unmarked_figures(page, text, tables):
 
 
 def sections(text):
-    """Begin and end of each section that is checked: its heading or one above says so, or it has a table of figures."""
+    """Begin and end of each section to check: it has a table of figures, or its heading or one above is on results."""
     headings = [*HEADING.finditer(text)]
     above = {}
     for heading, end in zip(headings, [*(heading.start() for heading in headings[1:]), len(text)]):
@@ -52,7 +52,7 @@ def sections(text):
 
 
 def without_unread(text):
-    """The text with spaces instead of what is not read."""
+    """The text with spaces instead of the parts that are not read."""
     for pattern in (MARKED, UNREAD):
         text = pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     return text
@@ -73,7 +73,7 @@ def settings_of(file):
 
 
 def values(item):
-    """All numbers in a setting, but those of a list of outages."""
+    """All numbers in a setting, except those in a list of outages."""
     if isinstance(item, dict):
         return [value for key, inner in item.items() if key != "list" for value in values(inner)]
     if isinstance(item, list):

@@ -26,8 +26,7 @@ fail() {
     failed=1
 }
 
-# 1. Dependencies. libc is let through only where it reads processor features (cpufeatures, which
-#    has it on Arm alone).
+# 1. Dependencies. libc is allowed only where it reads processor features (by cpufeatures, on Arm alone).
 readonly system_crates='getrandom|rustix|nix|mio|socket2|tokio|async-std|rand|chrono|time|errno|rtnetlink|netlink-sys'
 for crate in "${crates[@]}"; do
     tree="$(cargo tree --locked -e normal --prefix none -p "$crate" | awk '{ print $1 }' | sort -u)"
@@ -38,8 +37,8 @@ done
 # 2. What the compiled code asks for: what each object file leaves to the linker, less what
 #    another object file of the same library has. `link-dead-code` makes the compiler emit every
 #    function, also those it would only inline elsewhere.
-# zstd is C, and computes: of its functions those that compress and decompress one buffer, and make
-# and free what they work with. They allocate, and read no clock, file or socket.
+# zstd is C code that only computes. Allowed are its functions that compress and decompress one buffer, and those that
+# make and free their contexts. They allocate, and read no clock, file or socket.
 readonly c_functions='ZSTD_(create|free)[CD]Ctx|ZSTD_(de)?compress_usingDict|ZSTD_isError|mem(cpy|move|set|cmp)|bcmp|rust_eh_personality|_Unwind_Resume|_GLOBAL_OFFSET_TABLE_|__rust_.*|__[a-z]+[dstf]i[0-9]|f?(round|floor|ceil|trunc|rint)(even)?f?'
 libraries="$(RUSTFLAGS='-C link-dead-code' CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 \
     cargo build --locked --target-dir "${CARGO_TARGET_DIR:-target}/purity" "${selected[@]}" \
@@ -53,7 +52,7 @@ for library in $libraries; do
     while read -r symbol; do
         case "$symbol" in
         '') continue ;;
-        # A value that is made once: other threads wait. It reads nothing.
+        # A value that is made once, while other threads wait. It reads nothing.
         *std::sys::sync::once::*) continue ;;
         *std::*) fail "$(basename "$library" .rlib) uses $symbol" ;;
         *::*) continue ;; # of core, alloc or a crate that step 1 has let through

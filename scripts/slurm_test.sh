@@ -22,13 +22,13 @@ for command in munged slurmctld slurmd sbatch squeue sinfo; do
 done
 
 folder=$(mktemp -d)
-# Before anything is cancelled: no other cluster's jobs are this test's.
+# Set before any job is cancelled: the jobs of other clusters are not this test's.
 export SLURM_CONF=$folder/slurm.conf
 pids=()
 cleanup() {
     status=$?
     trap '' INT TERM
-    # The newest first: nodes, controller, munged. Their steps end with the jobs.
+    # In reverse order: nodes, controller, munged. Their job steps end with the jobs.
     scancel --quiet --user "$(id -un)" 2> /dev/null || true
     for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
         kill "${pids[i]}" 2> /dev/null || true
@@ -134,7 +134,7 @@ compare() {
 "${slurm[@]}" plain.jsonl > /dev/null 2>> log
 compare plain.jsonl "four workers on two nodes"
 
-# The process of a worker that has written a result and goes on.
+# The process of a worker that has written a result and continues.
 worker_of() { pgrep -f "[-]-only $folder/$1.parts/runs-2.txt"; }
 began() { [[ -s $1.parts/part-2.jsonl ]] && worker_of "$1" > /dev/null; }
 
@@ -157,19 +157,19 @@ unset 'pids[-1]'
 grep -E "waits for job|tasks" both.err
 compare both.jsonl "a worker and the command were killed, then --resume"
 
-# All that Slurm has started on n2.
+# All processes that Slurm started on n2.
 on_lost_node() {
-    # A process may end while it is looked at.
+    # A process may end while its file is read.
     grep --files-with-matches --null-data --no-messages '^SLURMD_NODENAME=n2$' /proc/[0-9]*/environ || true
 }
-# Some of its tasks run there, and results are there.
+# Some tasks run there, and there are results.
 shared() { [[ -n $(on_lost_node) && -n $(find "$1.parts" -name 'part-*.jsonl' -size +0 2> /dev/null) ]]; }
 
 "${slurm[@]}" node.jsonl > /dev/null 2> node.err &
 command_of_node=$!
 pids+=("$command_of_node")
 wait_for "a worker on n2" shared node.jsonl
-# slurmd of n2, then the processes that keep its tasks, then the tasks.
+# First n2's slurmd, then the processes that guard its tasks, then the tasks.
 kill -KILL "${pids[3]}"
 processes=$(on_lost_node | tr -dc '0-9\n')
 [[ -n $processes ]]

@@ -8,13 +8,13 @@
 # Tests that judge a time run in the virtual kernel (`holdfast lab setup`), which is built first: about
 # twelve minutes, once for each user. Where it cannot be built they are skipped.
 #
-# Of the whole workspace the tests of namespaces run beside all others. All but those of running_kernel.rs
-# run in virtual kernels, so both lists disturb each other no more than any load does. What they print
+# For the whole workspace the tests in namespaces run beside all others. All except those of running_kernel.rs run in
+# virtual kernels, so the two lists disturb each other no more than any load does. The output of the tests in namespaces
 # comes last.
 #
-# Other tests of namespaces run as root as they are; otherwise inside a user namespace of their own,
-# where the kernel allows one. BPF programs cannot be loaded there: the tests that need them report
-# "SKIPPED" with the reason. With HOLDFAST_NO_SKIP=1 a skipped test is a failure.
+# Other tests in namespaces run directly as root. For other users they run in a user namespace, if the kernel allows
+# that. BPF programs cannot be loaded there: the tests that need them report "SKIPPED" with the reason. With
+# HOLDFAST_NO_SKIP=1 a skipped test is a failure.
 #
 # What a test printed is shown if it failed. All is in target/test.log. The last lines are the
 # slowest twenty tests, the tests skipped, those that failed, and `N passed, N failed`.
@@ -41,14 +41,14 @@ readonly which_tests
 mkdir -p "$(dirname "$log")"
 : >"$log"
 
-# Built first, with the network at hand: the tests may run where there is none.
+# Built first, while the network is available: the tests may run without it.
 cargo test --locked --profile "$profile" "${which_tests[@]}" --no-run
 
 case "${which_tests[*]} " in
-# Without time and system.
+# These crates use neither time nor the system.
 *holdfast-@(core|files|link|settings|sim|testbed|wire)' '*) ;;
 *)
-    # The others start the program, which cargo builds for the whole workspace.
+    # The other crates' tests start the program, which cargo builds for the whole workspace.
     [ $# -eq 0 ] || cargo build --locked --profile "$profile" --package holdfast
     case "$profile" in
     dev | test) folder=debug ;;
@@ -59,7 +59,7 @@ case "${which_tests[*]} " in
     ;;
 esac
 
-# Each test program also prints how long a test took.
+# Each test program also prints the duration of each test.
 triple="$(rustc -vV | sed -n 's/^host: //p' | tr 'a-z-' 'A-Z_')"
 export "CARGO_TARGET_${triple}_RUNNER=$PWD/scripts/timed.sh"
 
@@ -78,14 +78,14 @@ if [ "$(id -u)" -ne 0 ]; then
     fi
 fi
 
-# What a test could leave behind on this machine, one a line.
+# What a test could leave behind on this machine, one item a line.
 machine_state() {
     ip -o link show | awk -F ': ' '{ sub(/@.*/, "", $2); print "device " $2 }'
     ip netns list | awk '{ print "namespace " $1 }'
     ip -4 rule show | sed 's/^/rule /'
     ip -6 rule show | sed 's/^/rule /'
     nft list tables 2>/dev/null || true
-    # Programs built here that still run.
+    # Programs built here that are still running.
     local process
     for process in /proc/[0-9]*; do
         case "$(readlink "$process/exe" 2>/dev/null)" in
@@ -95,15 +95,15 @@ machine_state() {
 }
 before="$(machine_state | sort)"
 
-# Without what passed tests printed, which stands between "successes:" and the next headline.
+# The log without the output of passed tests, which is between "successes:" and the next headline.
 without_successes() {
     awk '/^successes:$/ { hidden = 1 }
         /^(failures:$|test result: )/ { hidden = 0 }
         !hidden { print; fflush() }'
 }
 
-# Arguments: which tests. --show-output prints what passed tests wrote: a test that was skipped reports
-# it there. A program in the background ignores SIGINT and SIGQUIT unless they are reset.
+# Arguments: which tests. --show-output prints the output of passed tests: skipped tests report there. A program in the
+# background ignores SIGINT and SIGQUIT unless they are reset.
 run_tests() {
     exec env --default-signal=INT,QUIT timeout --kill-after=30 "$limit_s" "${isolate[@]}" \
         cargo test --locked --profile "$profile" --no-fail-fast "$@" -- --show-output 2>&1
@@ -112,7 +112,7 @@ run_tests() {
 status=0
 if [ $# -eq 0 ]; then
     readonly beside=namespaces
-    # With the features of the whole workspace, for which it is built.
+    # With the features of the whole workspace, with which it was built.
     run_tests --workspace --test "$beside" >"$log.$beside" &
     beside_process=$!
     trap 'kill "$beside_process" 2>/dev/null || true; rm -f "$log.$beside"' EXIT
@@ -122,7 +122,7 @@ fi
 if [ $# -eq 0 ]; then
     ended=0
     wait "$beside_process" || ended=$?
-    # 124: the limit has ended the run.
+    # 124: the limit ended the run.
     [ $ended -eq 0 ] || [ $status -eq 124 ] || status=$ended
     trap - EXIT
     tee -a "$log" <"$log.$beside" | without_successes
@@ -130,7 +130,7 @@ if [ $# -eq 0 ]; then
 fi
 [ $status -ne 124 ] || echo "test.sh: ended after the limit of $limit_s s" >&2
 
-# A program that a test has ended may run for a moment more: 30 s at most.
+# A program that a test ended may run a moment longer: at most 30 s.
 for _ in {1..60}; do
     left_behind="$(comm -13 <(echo "$before") <(machine_state | sort))"
     if [ $isolated = yes ] || [ -z "$left_behind" ]; then break; fi
@@ -139,7 +139,7 @@ done
 if [ $isolated = no ] && [ -n "$left_behind" ]; then
     echo 'test.sh: new on this machine since the tests began:' >&2
     echo "$left_behind" >&2
-    # Elsewhere it may belong to another program.
+    # Otherwise it may belong to another program.
     [ "$no_skip" != 1 ] || status=1
 fi
 

@@ -5,9 +5,9 @@
 #
 #     scripts/timed.sh PROGRAM ARGUMENTS...
 #
-# HOLDFAST_TEST_WITHOUT   the name of a test program that is left out here: it runs elsewhere
+# HOLDFAST_TEST_WITHOUT   the name of a test program that is left out here, because it runs elsewhere
 #
-# The stable toolchain's test harness has the option too, and takes it with this variable alone.
+# The stable toolchain's test harness has the option too, but accepts it only with this variable.
 
 case "${1##*/}" in
 "${HOLDFAST_TEST_WITHOUT:-}"-*)

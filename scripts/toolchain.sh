@@ -23,8 +23,8 @@ if [ "$(printf '%s\n%s\n' "$needed" "$found" | sort -V | head -n 1)" != "$needed
     exit 1
 fi
 
-# A program of crates.io, in this version and with this level of optimisation. Its build takes longer than all that it
-# does here.
+# Installs a program of crates.io, in this version and with this level of optimisation. Building it takes longer than
+# its work here.
 installed() {
     "$1" --version >/dev/null 2>&1 || "$1" "${1#cargo-}" --version >/dev/null 2>&1 ||
         CARGO_PROFILE_RELEASE_OPT_LEVEL="$3" CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \

@@ -17,7 +17,8 @@ import sys
 import threading
 import time
 
-# `drop`: a filter at egress drops all while the link is down. `rto-max`: the socket's TCP_RTO_MAX_MS has its least value.
+# `drop`: a filter at egress drops all packets while the link is down. `rto-max`: the socket has the least
+# TCP_RTO_MAX_MS.
 DESIGNS = ["plain", "drop", "rto-max", "keep", "auto"]
 TCP_RTO_MAX_MS = 44  # include/uapi/linux/tcp.h, from Linux 6.15 on
 PROGRAM = os.environ.get("HOLDFAST", "holdfast")
@@ -31,7 +32,7 @@ def run(*command):
 
 
 def wait_for(*command):
-    """Waits until it succeeds."""
+    """Repeats a command until it succeeds."""
     for _ in range(100):
         if subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
             return
@@ -40,7 +41,7 @@ def wait_for(*command):
 
 
 def receive():
-    """The server's process: a line with the moment and the bytes for each read."""
+    """The process of the FH: it prints a line with the time and the bytes of each read."""
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind((FH, 80))
@@ -51,7 +52,7 @@ def receive():
 
 
 def send(control, design):
-    """The mobile's process."""
+    """The process of the MH."""
     sender = socket.socket()
     sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
     if design == "rto-max":
@@ -62,7 +63,7 @@ def send(control, design):
 
 
 def follow_carrier(drops, ups):
-    """Notes when the mobile's interface has its carrier again; until then all is dropped, if that is the design."""
+    """Notes when the MH's interface has its carrier again. With `drops` all packets are dropped until then."""
     monitor = subprocess.Popen(
         [*IN_MH, "ip", "-o", "monitor", "link", "dev", INTERFACE], stdout=subprocess.PIPE, text=True)
     was_down = False
@@ -101,7 +102,7 @@ def main(design, control, outage_s):
     wait_for(*IN_FH, "bash", "-c", "ss --listening --tcp --numeric | grep -q :80")
     client = subprocess.Popen([*IN_MH, *own, "send", control, design])
     arrivals = []
-    # Without a byte the server prints no line.
+    # The FH's process prints no line if no byte arrives: it is killed after this time.
     threading.Timer(outage_s + 60, server.kill).start()
     for line in server.stdout:
         at, count = line.split()
@@ -114,7 +115,7 @@ def main(design, control, outage_s):
     print(f"{design:8} {control:6} {outage_s:4g} s {first:>9} {in_time / 1e6:6.2f} MB", flush=True)
     for process in (client, server, link):
         process.kill()
-    # The threads wait for the carrier and for the timer.
+    # Ends the threads too: they still wait for the carrier and for the timer.
     os._exit(0)
 
 

@@ -23,6 +23,7 @@ import random
 import statistics
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from link_statistics import opportunities, read, stalls, traces
@@ -35,11 +36,11 @@ UPLOAD_SCHEMES = [BASE, "keep", "auto"]
 ON_MOBILE = {"wake", "freeze"}
 WINDOW_S, WINDOWS = 60, 3
 GAP_MIN_S, DELAY_S = 0.3, 0.025
-# Of a packet's 1,500 bytes 52 are headers.
+# A packet of 1,500 bytes has 52 bytes of headers.
 PAYLOAD_SHARE = 1448 / 1500
-# Faster recordings take minutes a run.
+# Runs over faster recordings take minutes.
 MBIT_PER_S_MAX = 150
-# One of each kind.
+# One recording of each kind of link.
 CORE = {
     "3G, subway": "nyc_3g_subway_tunnel.down.mm",
     "UMTS, car": "tmobile_umts_drive.down.mm",
@@ -65,11 +66,11 @@ UPLINKS = {
 }
 SENDERS = ["cubic", "bbr", "reno"]
 CONDITIONS = {"lost": ("lose", 0.0), "kept": ("keep", 0.0), "lost, 1 % loss": ("lose", 0.01)}
-# What an outage does on the same recording otherwise.
+# The other effect of outages on the same recording.
 OTHER_OUTAGES = {"lost": "kept", "kept": "lost"}
 QUEUES = [50, 200, 1000]
 FLOWS = ["1 flow", "8 flows", "1 flow and a call"]
-# A call: 50 datagrams a second toward the mobile, of 200 bytes.
+# A call: 50 datagrams of 200 bytes a second toward the mobile.
 CALL = """
 [[cross_traffic]]
 over = "wireless"
@@ -120,7 +121,7 @@ Cell = collections.namedtuple("Cell", "conditions sender queue flows recording")
 
 
 def windows(file, generator):
-    """Starts of windows with outages, drawn from those that are at most half an outage."""
+    """Starts of windows with outages, drawn from the windows whose outages take half of the time at most."""
     series = read(traces() / file)
     last = max(0, len(series) - WINDOW_S)
     found = stalls(series)
@@ -135,7 +136,7 @@ def windows(file, generator):
     for start in fitting:
         if all(abs(start - other) >= WINDOW_S for other in apart):
             apart.append(start)
-    # A short recording has windows that overlap.
+    # The windows of a short recording overlap.
     return sorted((apart + [start for start in fitting if start not in apart])[:WINDOWS])
 
 
@@ -166,44 +167,71 @@ def points(schemes, is_upload):
     return "\n".join(f'  {{ name = "{scheme}", set = {{ "{set_by(scheme)}" = "{scheme}" }} }},' for scheme in schemes)
 
 
+def run_cell(scenario, cell, file, seed, schemes):
+    """Executes a cell's runs one after the other, and returns the results. The file `scenario` stays if a run fails."""
+    effect, loss = CONDITIONS[cell.conditions]
+    is_upload = cell.recording in UPLINKS
+    scenario.write_text(
+        SCENARIO.format(
+            limit_s=WINDOW_S, delay_ms=DELAY_S * 1000, gap_min_s=GAP_MIN_S, flows=8 if cell.flows == "8 flows" else 1, queue=cell.queue, effect=effect,
+            loss=loss, file=file, starts=windows(file, random.Random(f"{seed} {file}")),
+            sender=cell.sender, call=CALL if cell.flows.endswith("call") else "", points=points(schemes, is_upload),
+            transfer='direction = "uplink"' if is_upload else "request_bytes = 84",
+            acks="downlink" if is_upload else "uplink",
+        )
+    )
+    holdfast = os.environ.get("HOLDFAST", "target/release/holdfast")
+    command = [holdfast, "lab", "run", scenario, "--substrate", "linux", "--jobs", "1", "--out", "-"]
+    output = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if output.returncode:
+        raise RuntimeError(f"{scenario}: {output.stderr.strip()}")
+    scenario.unlink()
+    runs = [json.loads(line) for line in output.stdout.splitlines()]
+    for run in runs:
+        run["cell"], run["scheme"] = cell._asdict(), run["parameters"]["scheme"]
+    return runs
+
+
 def carry_out(name, cells, seed, schemes):
-    """Carries out what has no results yet; the file of all results."""
+    """Executes the runs without results, with one cell on each processor. Returns the file of all results."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     results = FOLDER / f"{name}.jsonl"
     there = set()
     if results.exists():
         runs = map(json.loads, results.read_text().splitlines())
         there = {(Cell(**run["cell"]), run["scheme"]) for run in runs}
-    holdfast = os.environ.get("HOLDFAST", "target/release/holdfast")
-    for number, (cell, file) in enumerate(cells):
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)))
+    futures = {}
+    for number, (cell, file) in enumerate(cells, 1):
         missing = [scheme for scheme in schemes if (cell, scheme) not in there]
-        if not missing:
-            continue
-        effect, loss = CONDITIONS[cell.conditions]
-        is_upload = cell.recording in UPLINKS
-        scenario = FOLDER / f"{name}.toml"
-        scenario.write_text(
-            SCENARIO.format(
-                limit_s=WINDOW_S, delay_ms=DELAY_S * 1000, gap_min_s=GAP_MIN_S, flows=8 if cell.flows == "8 flows" else 1, queue=cell.queue, effect=effect,
-                loss=loss, file=file, starts=windows(file, random.Random(f"{seed} {file}")),
-                sender=cell.sender, call=CALL if cell.flows.endswith("call") else "", points=points(missing, is_upload),
-                transfer='direction = "uplink"' if is_upload else "request_bytes = 84",
-                acks="downlink" if is_upload else "uplink",
-            )
-        )
-        print(f"\r{number + 1} of {len(cells)} cells: {', '.join(map(str, cell))}\033[K", end="", file=sys.stderr)
-        command = [holdfast, "lab", "run", scenario, "--substrate", "linux", "--out", "-"]
-        output = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        if output.returncode:
-            sys.exit(f"\nbench.py: {output.stderr.strip()}")
-        runs = [json.loads(line) for line in output.stdout.splitlines()]
-        for run in runs:
-            run["cell"], run["scheme"] = cell._asdict(), run["parameters"]["scheme"]
-        # All runs of a cell or none: a bench that is stopped goes on with whole cells.
-        with results.open("a") as file_of_results:
-            file_of_results.write("".join(json.dumps(run) + "\n" for run in runs))
+        if missing:
+            scenario = FOLDER / f"{name}-{number}.toml"
+            futures[pool.submit(run_cell, scenario, cell, file, seed, missing)] = cell
+    try:
+        for number, future in enumerate(as_completed(futures), 1):
+            # A cell's runs are written all at once: a stopped bench continues with whole cells.
+            with results.open("a") as file_of_results:
+                file_of_results.write("".join(json.dumps(run) + "\n" for run in future.result()))
+            print(f"\r{number} of {len(futures)} cells: {', '.join(map(str, futures[future]))}\033[K", end="", file=sys.stderr)
+    except RuntimeError as error:
+        sys.exit(f"\nbench.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit("\nbench.py: stopped; the same command goes on from here")
+    finally:
+        pool.shutdown(cancel_futures=True)
     print(file=sys.stderr)
+    in_order_of([cell for cell, _ in cells], results)
     return results
+
+
+def in_order_of(cells, results):
+    """Sorts the results: the tables are in the order of the results."""
+    order = {cell: number for number, cell in enumerate(cells)}
+    lines = results.read_text().splitlines()
+    lines.sort(key=lambda line: order.get(Cell(**json.loads(line)["cell"]), len(order)))
+    ordered = results.with_suffix(".ordered")
+    ordered.write_text("".join(line + "\n" for line in lines))
+    ordered.rename(results)
 
 
 def share(run):
@@ -219,7 +247,7 @@ def of_other_outages(cell):
 
 
 def without_gateway(name, cells, seed):
-    """No gateway's runs with the other kind of outages, for drawn cells that may be floods."""
+    """Runs without a gateway and with the other effect of outages, for drawn cells that may be floods."""
     results = Results([FOLDER / f"{name}.jsonl"])
     others = [scheme for scheme in results.schemes if scheme != BASE]
     missing = [
@@ -246,7 +274,7 @@ class Results:
         found = {scheme for by_scheme in self.cells.values() for scheme in by_scheme}
         self.schemes = [scheme for scheme in ALL_SCHEMES if scheme in found]
         self.bases = {cell: by_scheme[BASE] for cell, by_scheme in self.cells.items() if BASE in by_scheme}
-        # A cell that is only compared with is in no table.
+        # A cell that only serves for comparison is in no table.
         for cell in [cell for cell, by_scheme in self.cells.items() if set(by_scheme) == {BASE} != found]:
             del self.cells[cell]
 
@@ -255,13 +283,13 @@ class Results:
         return statistics.median(map(measure, runs.values())) if runs else None
 
     def ratio(self, cell, scheme):
-        """The median ratio of bytes to no gateway's run of the same window."""
+        """The median ratio of bytes to those of the same window without a gateway."""
         runs, base = self.cells[cell].get(scheme, {}), self.cells[cell].get(BASE, {})
         pairs = [run["bytes"] / max(1, base[start]["bytes"]) for start, run in runs.items() if start in base]
         return statistics.median(pairs) if pairs else None
 
     def floods(self, cell, scheme):
-        """Whether the link's queue drops more than 1.5 times no gateway's share, lost or kept, or 0.5 %."""
+        """Whether the queue drops over 0.5 %, and over 1.5 times the larger share without a gateway (lost or kept)."""
         bases = [self.bases[c].values() for c in (cell, of_other_outages(cell)) if c in self.bases]
         shares = [statistics.median(map(dropped, runs)) for runs in bases]
         return self.median(dropped, cell, scheme) > max(0.005, 1.5 * max(shares))
@@ -277,7 +305,7 @@ def of_cell(results, cell, scheme):
 
 
 def of_cells(results):
-    """A table for each combination of everything but the recording."""
+    """A table for each combination of a cell's properties, with a row for each recording."""
     heads = [scheme if scheme == BASE else f"`{scheme}`" for scheme in results.schemes]
     groups = collections.defaultdict(list)
     for cell in results.cells:
@@ -292,12 +320,12 @@ def of_cells(results):
 
 
 def gaps_s(runs):
-    """After each outage, the time to the first new byte; infinite if none came before the next."""
+    """The time from each outage to the first new byte; infinite if none came before the next outage."""
     return [float("inf") if stall is None else stall for run in runs for stall in run["stalls_s"]]
 
 
 def after_packet_s(runs):
-    """From the first packet that the link carried after an outage to the first new byte, if both came."""
+    """The time from the first packet over the link after an outage to the first new byte, if both came."""
     pairs = [pair for run in runs for pair in zip(run["stalls_s"], run["link"].get("first_packet_s", []))]
     return [stall - packet for stall, packet in pairs if stall is not None and packet is not None]
 
@@ -338,13 +366,13 @@ def summary(results):
 
 @functools.cache
 def offers_s(recording):
-    """When a recording carries a packet."""
+    """The times at which a recording can carry a packet."""
     return opportunities(traces() / {**CORE, **UPLINKS}.get(recording, recording))
 
 
 def offered_answer(run, number, packet_s):
-    """Whether the link carried anything when the answer to its first packet after this gap was due: from the time at
-    which the MH's ACK has come back until two round trips are over."""
+    """Whether the link could carry a packet when the answer to its first packet after this gap was due: between the
+    arrival of the MH's ACK and one round trip later."""
     offers, start = offers_s(run["cell"]["recording"]), run["parameters"]["start_s"]
     window = [start, *offers[bisect.bisect(offers, start) : bisect.bisect(offers, start + WINDOW_S)]]
     ends = [end for begin, end in zip(window, window[1:]) if end - begin >= GAP_MIN_S]
@@ -355,8 +383,8 @@ def offered_answer(run, number, packet_s):
 
 
 def after_packets(results):
-    """Where gaps lose packets: from the first packet over the link to the first new byte. The last two columns leave
-    out gaps after which the link carried nothing when the answer was due."""
+    """For gaps that lose packets: time from the first packet over the link to the first new byte. The last two columns
+    leave out gaps after which the link could carry nothing when the answer was due."""
     print("\n| scheme | gaps answered, lost | after a packet p50 | p90 | within 0.10 s | the link carried an answer | within 0.10 s |")
     print("| --- |" + " ---: |" * 6)
     for scheme in results.schemes:
@@ -376,8 +404,8 @@ def after_packets(results):
 
 
 def goals(results):
-    """Shares of what the link offers less headers, on recordings that some sender fills: without a gateway it carries
-    0.95 if gaps keep their packets."""
+    """Shares of the link's capacity for payload, on recordings that a sender fills: it reaches 0.95 without a gateway
+    if gaps keep their packets."""
     best = collections.defaultdict(float)
     for cell in results.cells:
         if cell.conditions == "kept":
@@ -397,7 +425,7 @@ def goals(results):
 
 
 def calls(results):
-    """The call beside one flow: what it loses and how long it waits."""
+    """The call beside one flow: its losses and its delays."""
     cells = [cell for cell in results.cells if cell.flows.endswith("call")]
     if not cells:
         return
@@ -418,7 +446,7 @@ def calls(results):
 
 
 def pictures(results, name):
-    """Shares of each cell, and the times after gaps, as SVG."""
+    """Draws the shares of each cell, and the times after gaps, as SVG."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# The link; the recordings of its rate, down and up; the outages of all recordings of its kind.
+# For each link: the recordings of its rate, downlink and uplink; the outages of all recordings of its kind.
 LINKS = {
     "3g-subway": ("nyc_3g_subway_tunnel.down.mm", "nyc_3g_subway_tunnel.up.mm", "nyc18_3g_subway"),
     "umts-car": ("tmobile_umts_drive.down.mm", "tmobile_umts_drive.up.mm", "us_3g_lte_drive_down"),
@@ -28,10 +28,9 @@ LINKS = {
     "wifi": ("wifi_restaurant_a.rate", None, "wifi_rest1"),
 }
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
-# Below this rate in Mb/s a link delivers nothing that one would notice.
+# Below this rate in Mb/s a link counts as stalled.
 STALLED = 0.05
-# Where no uplink was recorded: this share of the downlink, as correlated as in the recordings
-# that have both.
+# The uplink where none was recorded: this share of the downlink, with the correlation of the recordings that have both.
 UPLINK_SHARE, CORRELATION = 0.2, 0.45
 SEEDS = range(1, 11)
 
@@ -44,7 +43,7 @@ def traces():
 
 
 def rates(lines, opportunities):
-    """The rate of each second in Mb/s."""
+    """The rate in each second, in Mb/s."""
     carried = {}
     if opportunities:
         for ms in map(int, lines):
@@ -80,7 +79,7 @@ def opportunities(path):
 
 
 def stalls(series):
-    """Begin and end of each stretch of seconds that deliver nothing."""
+    """Begin and end of each stretch of seconds in which nothing is delivered."""
     found, begin = [], None
     for second, rate in enumerate(series + [math.inf]):
         if rate <= STALLED and begin is None:
@@ -104,7 +103,7 @@ def quantiles(values):
 
 
 def memory(series):
-    """In seconds: from the correlation of ranks two seconds apart, both of them up."""
+    """A time constant in seconds, from the rank correlation of rates two seconds apart, while the link is up."""
     ranked = sorted(rate for rate in series if rate > STALLED)
     normal = statistics.NormalDist()
     state = [
@@ -116,7 +115,7 @@ def memory(series):
 
 
 def fade(series):
-    """For how long before an outage the rate is below 0.7 of its mean, and to what share it falls."""
+    """How long the rate is below 0.7 of its mean before an outage, and the share to which it falls."""
     mean = statistics.mean(math.log(rate) for rate in series if rate > STALLED)
     shares = []
     for back in range(1, 6):
@@ -128,7 +127,7 @@ def fade(series):
 
 
 def trains(path):
-    """The share of outages longer than a second in which single packets pass."""
+    """The share of outages longer than a second in which single packets are delivered."""
     if path.suffix != ".mm":
         return 0.0
     times = sorted({int(line) for line in path.read_text().split()})
@@ -170,7 +169,7 @@ def distance(a, b):
 
 
 def drawn(name):
-    """The rate of each second, outages and times between, of all seeds."""
+    """The rate in each second, outages and times between them, for all seeds."""
     series, times_up, times_down = [], [], []
     for seed in SEEDS:
         command = ["cargo", "run", "--quiet", "--locked", "--release", "-p", "holdfast-link"]
