@@ -7,8 +7,8 @@ from pathlib import Path
 
 from paper_linux import script_of_senders
 from paper_model import claims, freeze_tables, printed_verdict
-from paper_prose import SHORT_S, mean_s, span, times_optimum
-from paper_runs import groups, median, seconds, transfer_s
+from paper_prose import SHORT_S, mean_s, times_optimum
+from paper_runs import groups, median, seconds, span, transfer_s
 from paper_text import rows_named
 
 # Prefixes of M-TCP's scenarios: the opener's half is set up first, or a window begins with two segments.

@@ -5,7 +5,7 @@ import re
 import statistics
 from pathlib import Path
 
-from paper_runs import NAMES, SENDERS, groups, median, printed_rows, seconds, tenths_of_seconds, transfer_s
+from paper_runs import NAMES, SENDERS, groups, median, printed_rows, seconds, span, tenths_of_seconds, transfer_s
 
 
 def outages_cell(runs):
@@ -498,14 +498,9 @@ def mtcp_outages(lines):
     bbr = longer_s("today", (15, 60), ["bbr"])
     return [
         ["`today`", f"{max(longer_percent('today', [0])):.1f}", f"{max(longer_percent('today', outages)):.1f}", "",
-         range_of([-more for more in bbr])],
-        ["`published`", f"{max(longer_percent('published', [0])):.0f}", "", range_of(published), ""],
+         span([-more for more in bbr], 1)],
+        ["`published`", f"{max(longer_percent('published', [0])):.0f}", "", span(published, 1), ""],
     ]
-
-
-def range_of(values):
-    """The least and the greatest value with one decimal, or one of them if they are equal."""
-    return " to ".join(dict.fromkeys(f"{value:.1f}" for value in (min(values), max(values))))
 
 
 def mtcp_two_mobiles(lines):
@@ -581,9 +576,7 @@ def freeze_false_alarm(lines):
                 for (sender, rtt, policy), found in cells.items() if rtt in round_trips and policy in policies
                 for run in found if is_frozen(run)
             ]
-            for values in ([pause_s(run) for run, _ in runs], [longer for _, longer in runs]):
-                least, most = (f"{find(values):.2f}" for find in (min, max))
-                row.append(least if least == most else f"{least} to {most}")
+            row += [span([pause_s(run) for run, _ in runs], 2), span([longer for _, longer in runs], 2)]
         return row
 
     return [spans("20 to 250 ms", ("20", "100", "250")), spans("400 ms", ("400",))]

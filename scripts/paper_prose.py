@@ -4,16 +4,10 @@ import statistics
 from itertools import combinations
 
 from paper_model import as_printed, freeze_tables
-from paper_runs import NAMES, SENDERS, groups, median, transfer_s
+from paper_runs import NAMES, SENDERS, groups, median, span, transfer_s
 
 # Student's t for 95%, by the number of values.
 T_OF = {10: 2.262, 20: 2.093, 200: 1.972}
-
-
-def span(values, digits):
-    """The range from the least to the greatest value; one value if both print the same."""
-    least, most = (f"{find(values):,.{digits}f}" for find in (min, max))
-    return least if least == most else f"{least} to {most}"
 
 
 def mean_s(runs):

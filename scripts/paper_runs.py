@@ -24,6 +24,12 @@ def seconds(values):
     return "never" if middle == float("inf") else f"{middle:.2f} s"
 
 
+def span(values, digits):
+    """The range from the least to the greatest value; one value if both print the same."""
+    least, most = (f"{find(values):,.{digits}f}" for find in (min, max))
+    return least if least == most else f"{least} to {most}"
+
+
 def transfer_s(run):
     return run["transfer_s"] if run["finished"] else None
 

@@ -156,7 +156,7 @@ STAGES = {
     "throughput": Stage(180, "wall clock", [
         "cargo", "bench", "--locked", "--quiet", "--package", "holdfast", "--bench", "cost", "--", "--scheme", "hold",
         "--pairs", "20", "--each-ms", "400"]),
-    "lc-cwe-senders": Stage(240, "wall clock", [
+    "lc-cwe-senders": Stage(440, "wall clock", [
         "{holdfast}", "lab", "run", "docs/scenarios/lc-cwe-senders.toml", "--substrate", "live", "--out", "{file}"]),
     "lab-speed": Stage(60, "wall clock", ["{root}/scripts/lab_speed.py"]),
     "link-exactness": Stage(90, "wall clock", [

@@ -8,8 +8,8 @@
     docs/recordings/bench.py tables RESULTS.jsonl...  the tables of results that are there; of draws also draw-SEED-others
 
 HOLDFAST names the program (target/release/holdfast), HOLDFAST_TRACES the folder of the recordings.
-Results, scenario, tables and pictures go to target/recordings. A bench that was stopped goes on
-where it was.
+Results, tables and pictures go to target/recordings, and the scenario of a cell that failed. A bench that was stopped
+goes on where it was.
 
 A cell: a recording, what an outage does to packets, random loss, the sender, the queue, the flows.
 Its runs: three windows of 60 s of the recording, with outages. No signal reports the outages.

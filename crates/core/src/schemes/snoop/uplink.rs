@@ -121,6 +121,7 @@ pub(crate) struct Uplink<P> {
     data_at: Option<Instant>,
     rtt: RttEstimator,
     newest_rtt: Option<Duration>,
+    /// When the newest round trip was measured.
     mh_queue_is_long: bool,
     /// `today`: losses that show until then are the MH's overload.
     congested_until: Option<Instant>,
