@@ -11,6 +11,9 @@
 # The programs are static (musl): one for all distributions. A commit with a tag vX.Y.Z gives the
 # version X.Y.Z; any other commit a version before that of Cargo.toml. A tag that does not agree with
 # Cargo.toml, CHANGELOG.md or the OpenWrt recipe is an error. So is a library that deny.toml refuses.
+#
+# HOLDFAST_PACKAGE_QUICK=1   the programs are compiled fast and run slowly (packaging/quick.toml): for tests of the
+#                            packages. Ignored for a tag.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -58,6 +61,8 @@ fi
 export PATH="$tools/bin:$PATH" PYTHONPATH="$tools"
 
 export VERSION="$version" SOURCE_DATE_EPOCH
+build=(cargo zigbuild --locked --profile dist)
+[ -n "$tag" ] || [ "${HOLDFAST_PACKAGE_QUICK:-0}" != 1 ] || build+=(--config packaging/quick.toml)
 
 # libelf's build looks for three libraries that musl lacks; only elfutils' programs use them.
 export ac_cv_search_argp_parse='none required' ac_cv_search_fts_close='none required' \
@@ -68,9 +73,9 @@ program() { echo "$target/$1-unknown-linux-musl/dist/holdfast"; }
 # libelf is built in one folder, for one processor at a time. For the last processor it is built with the programs, most
 # of whose build uses one thread each.
 for one in "${targets[@]:0:${#targets[@]}-1}"; do
-    cargo zigbuild --locked --profile dist --package libbpf-sys --target "$one"
+    "${build[@]}" --package libbpf-sys --target "$one"
 done
-cargo zigbuild --locked --profile dist --package holdfast "${targets[@]/#/--target=}"
+"${build[@]}" --package holdfast "${targets[@]/#/--target=}"
 generator="$(program "$(uname -m)")"
 [ -e "$generator" ] || generator="$(program "${processors[0]}")"
 
