@@ -70,14 +70,14 @@ const STANDING_PERIODS_MAX: u32 = 12;
 /// was wanted and nearly the capacity was delivered. After the time to drain a queue they no
 /// longer count.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct StandingQueue {
     periods: u32,
 }
 
-impl Standing {
+impl StandingQueue {
     /// Returns the part of the measured `queue` that must be drained. `None`: the round trip without
     /// a queue has changed.
-    pub(crate) fn take(
+    pub(crate) fn queue_to_drain(
         &mut self,
         queue: Duration,
         wanted: bool,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn those_who_take_all_share_by_weight() {
+    fn mobiles_that_take_all_share_by_weight() {
         assert_eq!(shares(900, &[greedy(1), greedy(2)]), [300, 600]);
         assert_eq!(shares(900, &[]), [] as [u64; 0]);
     }
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn without_scarcity_everybody_gets_what_it_needs() {
+    fn without_scarcity_each_mobile_gets_what_it_needs() {
         assert_eq!(shares(900, &[need(1, 100), need(3, 200)]), [100, 200]);
     }
 
@@ -358,13 +358,13 @@ mod tests {
 
     /// What remains of an estimate of 2 MB/s after 400 periods of a wait that no drain ends.
     fn after(base: Duration, wanted: bool, delivered: impl Fn(u64) -> u64) -> u64 {
-        let (mut estimate, mut standing) = (Estimate::default(), Standing::default());
+        let (mut estimate, mut standing) = (Estimate::default(), StandingQueue::default());
         estimate.update(2_000_000, Duration::from_millis(50), false);
         let mut known = Duration::ZERO;
         for _ in 0..400 {
             let rate = estimate.bytes_per_s().unwrap();
             let queue = base.saturating_sub(known);
-            let taken = standing.take(queue, wanted, delivered(rate), Some(rate));
+            let taken = standing.queue_to_drain(queue, wanted, delivered(rate), Some(rate));
             if taken.is_none() {
                 known = base;
             }

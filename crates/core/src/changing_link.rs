@@ -65,9 +65,9 @@ pub(crate) struct ChangingLink {
     /// It was idle in the present measurement of the rate.
     was_idle: bool,
     /// The link lost nothing in the last silence: it is slow, or keeps its packets in an outage.
-    has_kept: bool,
+    lost_nothing: bool,
     /// The rate since the outage.
-    found: DeliveryRate,
+    recovery_rate: DeliveryRate,
     /// The shortest round trip since the outage: the path may have become longer.
     round_trip: Option<Duration>,
     /// The link's queue has overflowed since the outage.
@@ -79,7 +79,7 @@ pub(crate) struct ChangingLink {
 impl ChangingLink {
     /// An answer came `gap` after the one before, and data was in flight in between.
     pub(crate) fn on_gap(&mut self, gap: Duration, now: Instant) {
-        self.gaps.note(nanos(gap), now);
+        self.gaps.add(nanos(gap), now);
     }
 
     /// For how long an answer may be missing before the MH counts as silent, in nanoseconds: the packet
@@ -120,7 +120,7 @@ impl ChangingLink {
         silence: Duration,
         measured: bool,
     ) -> Duration {
-        if self.has_kept || !measured {
+        if self.lost_nothing || !measured {
             return PROBE_INTERVAL_KEPT;
         }
         let probe_time = rate.map_or(Duration::ZERO, |rate| time_on_link(PROBE_BYTES, rate));
@@ -138,7 +138,7 @@ impl ChangingLink {
     /// A measurement of the rate was completed. It is the sender's rate if the link was idle.
     pub(crate) fn on_rate(&mut self, bytes_per_s: u64, now: Instant) {
         if !core::mem::take(&mut self.was_idle) {
-            self.rates.note(bytes_per_s, now);
+            self.rates.add(bytes_per_s, now);
         }
     }
 
@@ -161,7 +161,7 @@ impl ChangingLink {
 
     /// The MH was silent for this time, and the link has lost nothing.
     pub(crate) fn on_kept(&mut self, silence: Duration, measured: bool, now: Instant) {
-        self.has_kept = true;
+        self.lost_nothing = true;
         let gap_max = if measured {
             KEPT_GAP_MAX
         } else {
@@ -172,7 +172,7 @@ impl ChangingLink {
 
     /// The link was down. It has lost what it had, and is idle.
     pub(crate) fn on_link_up(&mut self) {
-        self.has_kept = false;
+        self.lost_nothing = false;
         self.become_idle();
     }
 
@@ -183,7 +183,7 @@ impl ChangingLink {
 
     /// From now on the rate of a recovery is measured.
     pub(crate) fn begin_recovery(&mut self) {
-        self.found = DeliveryRate::default();
+        self.recovery_rate = DeliveryRate::default();
         self.round_trip = None;
         self.overflow = None;
     }
@@ -191,7 +191,7 @@ impl ChangingLink {
     /// The link's queue has overflowed with these bytes in flight. From now on a part of it stays free, as
     /// after a loss of a sender (RFC 9438, 4.6). Without a measured rate the window is small anyway.
     pub(crate) fn on_overflow(&mut self, in_flight: u64, now: Instant) {
-        let Some(rate) = self.found.bytes_per_s() else {
+        let Some(rate) = self.recovery_rate.bytes_per_s() else {
             return;
         };
         if self.overflow.is_none_or(|last| now >= last.until) {
@@ -212,7 +212,7 @@ impl ChangingLink {
 
     /// The round trip without a queue: the shortest ever, or since the outage if the path has become longer.
     /// A round trip that recovery's own window can cause shows no longer path.
-    fn path(&self, least: Duration) -> Duration {
+    fn path_rtt(&self, least: Duration) -> Duration {
         self.round_trip
             .filter(|&shortest| shortest > window_time(least, least))
             .unwrap_or(least)
@@ -221,15 +221,15 @@ impl ChangingLink {
     /// The window of recovery after an overflow: at least what the path holds alone and a quarter more, at most
     /// [`Self::window_max`].
     pub(crate) fn window_after_overflow(&self, least: Duration) -> Option<u64> {
-        let (overflow, rate) = (self.overflow?, self.found.bytes_per_s()?);
-        let path = bytes_in(rate, self.path(least) * 5 / 4 + self.segment_time());
+        let (overflow, rate) = (self.overflow?, self.recovery_rate.bytes_per_s()?);
+        let path = bytes_in(rate, self.path_rtt(least) * 5 / 4 + self.segment_time());
         let most = self.window_max(least)?.max(path);
         Some(overflow.window.clamp(path, most).max(WINDOW_INITIAL_MIN))
     }
 
     /// Bytes that were sent since the outage have arrived.
     pub(crate) fn on_arrived(&mut self, bytes: u32, least: Duration, now: Instant) {
-        self.found.on_acked(bytes, Some(least), now);
+        self.recovery_rate.on_acked(bytes, Some(least), now);
         if let Some(overflow) = &mut self.overflow {
             overflow.window +=
                 SEGMENT_BYTES * u64::from(bytes) / overflow.window.max(SEGMENT_BYTES);
@@ -239,8 +239,8 @@ impl ChangingLink {
     /// The window that fits the rate found since the outage, if there is one: the path, and a queue. The queue
     /// does not grow with the path, because a longer round trip may be one.
     pub(crate) fn window_max(&self, least: Duration) -> Option<u64> {
-        let rate = self.found.bytes_per_s()?;
-        Some(bytes_in(rate, window_time(self.path(least), least)))
+        let rate = self.recovery_rate.bytes_per_s()?;
+        Some(bytes_in(rate, window_time(self.path_rtt(least), least)))
     }
 }
 

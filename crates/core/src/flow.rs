@@ -30,7 +30,7 @@ mod uploads;
 pub(crate) use credible::WINDOW_MAX;
 pub(crate) use idle::IdleFlow;
 pub(crate) use mute::Mute;
-use sending::{BeforeOutage, Probed, Resending};
+use sending::{BeforeOutage, FirstProbe, Resending};
 pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
 pub(crate) use uploads::{LinkUp, Uploads};
@@ -72,19 +72,19 @@ pub(crate) struct FhState {
     /// The end of the FH's last segment. An FH that has set SND.NXT back sends its RST with this number.
     last_end: SeqNum,
     /// The end of a segment that goes beyond the MH's window.
-    beyond: Option<SeqNum>,
+    end_beyond_window: Option<SeqNum>,
     /// The header for segments in the FH's name was copied from a plausible segment.
     has_header: bool,
     /// The FH may send SACK blocks: both SYNs have permitted them, or it has sent some.
     pub sack: bool,
     /// An ACK of the MH beyond everything seen. If those bytes were ever sent, the gateway missed them.
-    doubted: Option<SeqNum>,
+    doubted_ack: Option<SeqNum>,
 }
 
 impl FhState {
     /// The MH's ACKs are beyond everything seen: ACKs that seem old may be the true ones.
     pub(crate) const fn is_doubted(&self) -> bool {
-        self.doubted.is_some()
+        self.doubted_ack.is_some()
     }
 }
 
@@ -150,17 +150,17 @@ pub(crate) struct Flow<P: Payload> {
     /// The newest timestamp that was sent to the MH.
     tsval_sent: Option<u32>,
     /// The first probe of the present silence.
-    pub probed: Option<Probed>,
+    pub first_probe: Option<FirstProbe>,
     /// When a segment of the FH with the timestamp `tsval_sent` passed.
     tsval_noted: Instant,
     /// The end of a segment that was sent once, and when; its ACK gives the round trip.
-    timed: Option<(SeqNum, Instant)>,
+    timed_segment: Option<(SeqNum, Instant)>,
     /// This flow's part of the sums at its MH and in the budget.
     counted_in_flight: u32,
     counted_cached_bytes: usize,
     counted_confirmed: bool,
-    /// The flow is in its MH's queue [`waiting`](crate::mobile::Mobile::waiting).
-    pub waits: bool,
+    /// The flow is in its MH's [`send_queue`](crate::mobile::Mobile::send_queue).
+    pub is_in_send_queue: bool,
     /// The index in its MH's [`flows`](crate::mobile::Mobile::flows).
     pub index_at_mobile: u32,
     /// Whether the flow's silence counts as the MH's.
@@ -219,13 +219,13 @@ impl<P: Payload> Flow<P> {
             vain_recoveries: 0,
             dup_acks: 0,
             tsval_sent: None,
-            probed: None,
+            first_probe: None,
             tsval_noted: now,
-            timed: None,
+            timed_segment: None,
             counted_in_flight: 0,
             counted_cached_bytes: 0,
             counted_confirmed: false,
-            waits: false,
+            is_in_send_queue: false,
             index_at_mobile: 0,
             mute: Mute::No,
             waits_for_handoff: false,
@@ -304,11 +304,11 @@ impl<P: Payload> Flow<P> {
     }
 
     /// Puts the flow into the queue of flows that wait to send, if it has a backlog.
-    pub(crate) fn join(&mut self, flow_id: FlowId, waiting: &mut VecDeque<FlowId>) {
+    pub(crate) fn join_send_queue(&mut self, flow_id: FlowId, send_queue: &mut VecDeque<FlowId>) {
         let may_send = self.may_send_on() && !self.has_own_sender;
-        if may_send && !self.waits && self.has_backlog() {
-            self.waits = true;
-            waiting.push_back(flow_id);
+        if may_send && !self.is_in_send_queue && self.has_backlog() {
+            self.is_in_send_queue = true;
+            send_queue.push_back(flow_id);
         }
     }
 
@@ -390,10 +390,10 @@ impl<P: Payload> Flow<P> {
         let end = segment.end();
         if end.after(self.sent_nxt) {
             self.sent_nxt = end;
-            self.timed.get_or_insert((end, now));
+            self.timed_segment.get_or_insert((end, now));
         } else {
             // Karn: no round trip is measured with a retransmission.
-            self.timed = None;
+            self.timed_segment = None;
         }
     }
 
@@ -410,7 +410,7 @@ impl<P: Payload> Flow<P> {
             && (self.counted_in_flight, self.counted_cached_bytes) == (0, 0);
         self.stage == Stage::Closed
             && is_counted
-            && !(self.waits || self.answers_with_rst)
+            && !(self.is_in_send_queue || self.answers_with_rst)
             && self.renumber.is_none()
             && !self.handshake.has_syns()
     }

@@ -304,8 +304,8 @@ impl<P: Payload> Gateway<P> {
         };
         let mut moves = false;
         if let Some(mobile) = self.mobiles.at_mut(flow.mobile) {
-            mobile.count(flow, &mut self.budget);
-            flow.join(flow_id, &mut mobile.waiting);
+            mobile.count_flow(flow, &mut self.budget);
+            flow.join_send_queue(flow_id, &mut mobile.send_queue);
             let is_among_open = (flow.index_at_mobile as usize) < mobile.open;
             moves = is_among_open != (flow.stage == Stage::Open);
         }

@@ -158,15 +158,15 @@ pub enum HandoffAction<C> {
     },
     /// The engine adopts this state ([`Gateway::adopt`](crate::Gateway::adopt)).
     Adopt(FlowState),
-    /// The engine queues the segments of these flows until [`Go`](Self::Go)
-    /// ([`Gateway::hold`](crate::Gateway::hold)).
-    Hold(Vec<FlowKey>),
+    /// The engine queues the segments of these flows until [`ResumeSending`](Self::ResumeSending)
+    /// ([`Gateway::queue_segments`](crate::Gateway::queue_segments)).
+    QueueSegments(Vec<FlowKey>),
     /// Deliver a packet to the mobile: through the kernel's routing to the engine, as if it came from the
     /// wired route.
     Deliver(C),
     /// Everything of these flows has arrived: the engine sends what it has queued
-    /// ([`Gateway::go`](crate::Gateway::go)).
-    Go(Vec<FlowKey>),
+    /// ([`Gateway::resume_sending`](crate::Gateway::resume_sending)).
+    ResumeSending(Vec<FlowKey>),
     /// The mobile is here now: move the wired route.
     TookOver {
         /// The mobile.

@@ -155,7 +155,7 @@ impl<F> Keeper<F> {
 
     /// A packet was taken on its way to a peer. `alarm`: the kernel has taken it because the peer does
     /// not answer, and not because the keeper has ordered it.
-    pub fn take(
+    pub fn handle_packet(
         &mut self,
         arrival: Arrival<F>,
         alarm: bool,

@@ -103,7 +103,7 @@ pub(crate) struct Mobile {
     pub cursor: usize,
     /// Flows with something to send from the cache, in turn; each once. Some may have nothing any more,
     /// or be forgotten.
-    pub waiting: VecDeque<FlowId>,
+    pub send_queue: VecDeque<FlowId>,
     pub link: Link,
     /// What reported the state.
     pub source: LinkSource,
@@ -126,7 +126,7 @@ pub(crate) struct Mobile {
     pub rtt: RttEstimator,
     /// The shortest round trip of a handshake of late, and when it was: most likely the MH's own queue was
     /// short then.
-    handshake: Option<(Duration, Instant)>,
+    shortest_handshake: Option<(Duration, Instant)>,
     pub delivery: DeliveryRate,
     /// The state of a link whose rate changes. None: the scheme takes the rate for constant.
     pub changing: Option<Box<ChangingLink>>,
@@ -163,7 +163,7 @@ impl Mobile {
             flows: Vec::new(),
             open: 0,
             cursor: 0,
-            waiting: VecDeque::new(),
+            send_queue: VecDeque::new(),
             link: Link::Up,
             source: LinkSource::None,
             since: now,
@@ -177,7 +177,7 @@ impl Mobile {
             delivered_bytes: 0,
             received_bytes: 0,
             rtt: RttEstimator::default(),
-            handshake: None,
+            shortest_handshake: None,
             delivery: DeliveryRate::default(),
             changing: None,
             upload: None,
@@ -224,14 +224,14 @@ impl Mobile {
     /// A handshake took this round trip.
     pub(crate) fn note_handshake(&mut self, rtt: Duration, now: Instant) {
         let is_best = |(least, at)| rtt < least || now.saturating_since(at) > HANDSHAKE_AGE_MAX;
-        if self.handshake.is_none_or(is_best) {
-            self.handshake = Some((rtt, now));
+        if self.shortest_handshake.is_none_or(is_best) {
+            self.shortest_handshake = Some((rtt, now));
         }
     }
 
     /// The shortest round trip of a handshake of late.
     pub(crate) fn handshake_rtt(&self) -> Option<Duration> {
-        self.handshake.map(|(rtt, _)| rtt)
+        self.shortest_handshake.map(|(rtt, _)| rtt)
     }
 
     fn srtt(&self) -> Duration {
@@ -342,7 +342,7 @@ impl Mobile {
     }
 
     /// A probe is due: true if one is to be sent now.
-    pub(crate) fn takes_probe(&mut self, settings: &Settings, now: Instant) -> bool {
+    pub(crate) fn poll_probe(&mut self, settings: &Settings, now: Instant) -> bool {
         let due = self.is_away() && self.probe_at.is_some_and(|at| at <= now);
         if due {
             self.probes = self.probes.saturating_add(1);
@@ -352,7 +352,7 @@ impl Mobile {
     }
 
     /// The link is down, or the silence has lasted long enough to count as a disconnection.
-    pub(crate) fn passes_for_disconnected(&self) -> bool {
+    pub(crate) fn counts_as_disconnected(&self) -> bool {
         self.link == Link::Down
             || (self.link == Link::Silent && self.probes > PROBES_UNTIL_DISCONNECTED)
     }
@@ -388,7 +388,7 @@ impl Mobile {
     }
 
     /// What the flow has in flight and in the cache may have changed.
-    pub(crate) fn count<P: Payload>(&mut self, flow: &mut Flow<P>, budget: &mut CacheBudget) {
+    pub(crate) fn count_flow<P: Payload>(&mut self, flow: &mut Flow<P>, budget: &mut CacheBudget) {
         let (counted, now) = flow.count_in_flight();
         self.in_flight.count(counted, now);
         self.count_cached_bytes(flow, budget);
@@ -538,7 +538,7 @@ mod tests {
         for (source, probes) in [(LinkSource::Signal, true), (LinkSource::Carrier, false)] {
             let mut mobile = mobile();
             mobile.go_down(source, &settings, at(0));
-            assert_eq!(mobile.takes_probe(&settings, at(60_000)), probes);
+            assert_eq!(mobile.poll_probe(&settings, at(60_000)), probes);
             assert_eq!(mobile.deadline(&settings).is_some(), probes);
         }
     }
@@ -554,8 +554,8 @@ mod tests {
         for _ in 0..310 {
             let due = mobile.deadline(&settings).expect("it probes");
             intervals.push(due.saturating_since(now));
-            assert!(!mobile.takes_probe(&settings, due - Duration::from_nanos(1)));
-            assert!(mobile.takes_probe(&settings, due));
+            assert!(!mobile.poll_probe(&settings, due - Duration::from_nanos(1)));
+            assert!(mobile.poll_probe(&settings, due));
             now = due;
         }
         let first = settings.probe_interval_min;
@@ -576,11 +576,11 @@ mod tests {
         assert!(mobile.falls_silent(&settings, at(1_000)));
         assert!(!mobile.falls_silent(&settings, at(2_000)), "it is silent");
         for probe in 0..3 {
-            assert!(!mobile.passes_for_disconnected(), "{probe}");
+            assert!(!mobile.counts_as_disconnected(), "{probe}");
             let due = mobile.deadline(&settings).expect("it probes");
-            assert!(mobile.takes_probe(&settings, due));
+            assert!(mobile.poll_probe(&settings, due));
         }
-        assert!(mobile.passes_for_disconnected());
+        assert!(mobile.counts_as_disconnected());
     }
 
     #[test]

@@ -69,11 +69,11 @@ mod warning;
 pub mod withheld;
 
 pub use action::{HostAction, MadeAck, WakeUp};
-use answers::{Repeated, Unanswered};
+use answers::{Repetition, UnansweredAcks};
 pub use flow::HostFlow;
 use flow::served;
 pub use holdfast_settings::mobile::{FreezeSet, MobileHostSettings, MobileScheme};
-use opening::{Closed, Opening};
+use opening::{ClosedWindow, Opening};
 use wake_up::WakeUps;
 pub use withheld::Download;
 
@@ -101,7 +101,7 @@ const REPEATED_AFTER: Duration = Duration::from_millis(100);
 /// A marked ACK or a wake-up is sent this many times at most, the first included.
 const MARKS_MAX: u32 = 4;
 /// How often a link that is reported down is checked for new segments.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// What arrives within this time, or a round trip, after a `down` was already in flight.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
 /// False alarms keep windows closed for this time beyond `false_alarm`; warnings are then ignored
@@ -117,10 +117,10 @@ enum Phase {
         until: Instant,
         adopt_at: Instant,
     },
-    /// `look_at`: when the machine next checks whether the link is still down.
+    /// `check_at`: when the machine next checks whether the link is still down.
     Down {
         since: Instant,
-        look_at: Instant,
+        check_at: Instant,
     },
 }
 
@@ -165,7 +165,7 @@ pub struct MobileHost {
     settings: MobileHostSettings,
     phase: Phase,
     /// Flows whose windows are closed.
-    closed: BTreeMap<FlowKey, Closed>,
+    closed: BTreeMap<FlowKey, ClosedWindow>,
     /// Flows whose windows open in steps.
     openings: BTreeMap<FlowKey, Opening>,
     /// Flows whose windows are to be closed, and when.
@@ -173,7 +173,7 @@ pub struct MobileHost {
     /// Flows that the warning came too late for.
     left_alone: BTreeSet<FlowKey>,
     renew_at: Instant,
-    unanswered: Option<Unanswered>,
+    unanswered: Option<UnansweredAcks>,
     last_up: Option<Instant>,
     /// Since when a window is closed without an outage.
     closed_since: Option<Instant>,
@@ -286,13 +286,13 @@ impl MobileHost {
             Phase::Warned {
                 until, adopt_at, ..
             } => Some(until.min(adopt_at)),
-            Phase::Down { look_at, .. } if !self.closed.is_empty() => Some(look_at),
+            Phase::Down { check_at, .. } if !self.closed.is_empty() => Some(check_at),
             Phase::Up | Phase::Down { .. } => None,
         };
         let renewal = self.has_orders().then_some(self.renew_at);
         let pending = self.pending.values().min().copied();
-        let step = self.openings.values().map(Opening::due).min();
-        let repetition = self.unanswered.as_ref().map(|unanswered| unanswered.due);
+        let step = self.openings.values().map(Opening::next_step_at).min();
+        let repetition = self.unanswered.as_ref().map(|acks| acks.repeat_at);
         let early = self.next_false_alarm();
         let wake_up = self.wake_ups.poll_timeout(self.called_at);
         let all = [warned, early, renewal, pending, step, repetition, wake_up];
@@ -302,23 +302,23 @@ impl MobileHost {
     /// The flows that [`handle_timeout`](Self::handle_timeout) has to know at this time. Steps and probes are due
     /// every few milliseconds, and need few flows.
     pub fn flows_needed(&self, now: Instant) -> FlowsNeeded {
-        let asks_for_all = match self.phase {
+        let needs_all = match self.phase {
             Phase::Warned {
                 until, adopt_at, ..
             } => until.min(adopt_at) <= now || self.next_false_alarm().is_some_and(|at| at <= now),
-            Phase::Down { look_at, .. } => look_at <= now && !self.closed.is_empty(),
+            Phase::Down { check_at, .. } => check_at <= now && !self.closed.is_empty(),
             Phase::Up => false,
         };
-        if asks_for_all || self.wake_ups.need_all(now) {
+        if needs_all || self.wake_ups.need_all(now) {
             return FlowsNeeded::All;
         }
         let pending = self.pending.iter().filter(|(_, at)| **at <= now);
         let mut due: BTreeSet<_> = pending.map(|(key, _)| *key).collect();
         let openings = self.openings.iter();
-        let is_due = |opening: &Opening| opening.due() <= now;
+        let is_due = |opening: &Opening| opening.next_step_at() <= now;
         due.extend(openings.filter_map(|(key, opening)| is_due(opening).then_some(*key)));
         match &self.unanswered {
-            Some(Unanswered { due: at, flows, .. }) if *at <= now => match flows {
+            Some(acks) if acks.repeat_at <= now => match &acks.flows {
                 Some(flows) => due.extend(flows.keys()),
                 None => return FlowsNeeded::All,
             },
@@ -347,7 +347,7 @@ impl MobileHost {
         if self.pending.values().any(|at| *at <= now) {
             self.close_due(now, flows, actions);
         }
-        if self.openings.values().any(|opening| opening.due() <= now) {
+        if self.openings.values().any(|one| one.next_step_at() <= now) {
             self.step_openings(now, flows, actions);
         }
         if let Phase::Warned { until, .. } = self.phase
@@ -372,14 +372,14 @@ impl MobileHost {
                 };
                 self.warn_flows(down_expected_at, now, flows, actions);
             }
-            Phase::Down { since, look_at } if now >= look_at && !self.closed.is_empty() => {
-                let look_at = now + LOOK;
-                self.phase = Phase::Down { since, look_at };
+            Phase::Down { since, check_at } if now >= check_at && !self.closed.is_empty() => {
+                let check_at = now + CHECK_INTERVAL;
+                self.phase = Phase::Down { since, check_at };
                 self.check_link_down(since, now, flows, actions);
             }
             _ => {}
         }
-        if matches!(&self.unanswered, Some(unanswered) if unanswered.due <= now) {
+        if matches!(&self.unanswered, Some(unanswered) if unanswered.repeat_at <= now) {
             self.repeat_acks(now, flows, actions);
         }
         if self.settings.scheme == MobileScheme::Wake {
@@ -421,8 +421,8 @@ impl MobileHost {
 
     fn on_down(&mut self, flows: &[HostFlow], now: Instant, actions: &mut Vec<HostAction>) {
         if !self.is_down() {
-            let (since, look_at) = (now, now + LOOK);
-            self.phase = Phase::Down { since, look_at };
+            let (since, check_at) = (now, now + CHECK_INTERVAL);
+            self.phase = Phase::Down { since, check_at };
         }
         // Nothing reaches the FH any more.
         self.pending.clear();
@@ -437,9 +437,9 @@ impl MobileHost {
         if self.is_same_up(now) {
             return;
         }
-        let was = core::mem::replace(&mut self.phase, Phase::Up);
+        let phase_before = core::mem::replace(&mut self.phase, Phase::Up);
         self.last_up = Some(now);
-        if let Phase::Down { since, .. } = was {
+        if let Phase::Down { since, .. } = phase_before {
             self.note_outage(since, LinkSource::Signal, flows, now);
         }
         // Windows that were closed are opened first, whatever is known of their flows.
@@ -462,15 +462,15 @@ impl MobileHost {
             (MobileScheme::Freeze, FreezeSet::Today) => return,
             (MobileScheme::Freeze, FreezeSet::Published) if !tr_acks => return,
             (MobileScheme::Freeze | MobileScheme::FastRetransmit, _) => None,
-            (MobileScheme::Mtcp, _) => Some(Repeated::Ack(MadeAck::Marked)),
-            (MobileScheme::Wake, _) => Some(Repeated::WakeUp),
+            (MobileScheme::Mtcp, _) => Some(Repetition::Ack(MadeAck::Marked)),
+            (MobileScheme::Wake, _) => Some(Repetition::WakeUp),
         };
-        let was_down = matches!(was, Phase::Down { .. });
+        let was_down = matches!(phase_before, Phase::Down { .. });
         for flow in served(flows, now) {
             // Without a report of an outage: a flow that receives data needs nothing, and its
             // sender would take three equal ACKs for a loss.
-            let is_well = !was_down && flow.has_received_lately(now);
-            if is_well || opened.contains(&flow.key) {
+            let receives_data = !was_down && flow.has_received_lately(now);
+            if receives_data || opened.contains(&flow.key) {
                 continue;
             }
             match repeated {

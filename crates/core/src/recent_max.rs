@@ -13,7 +13,7 @@ pub(crate) struct RecentMax<T, const EPOCH_S: u64> {
 }
 
 impl<T: Copy + Default + Ord, const EPOCH_S: u64> RecentMax<T, EPOCH_S> {
-    pub(crate) fn note(&mut self, value: T, now: Instant) {
+    pub(crate) fn add(&mut self, value: T, now: Instant) {
         let epoch = const { Duration::from_secs(EPOCH_S) };
         let since = *self.epoch_since.get_or_insert(now);
         let age = now.saturating_since(since);
@@ -59,7 +59,7 @@ mod tests {
             (15_000, 9, 9),
             (60_000, 2, 2),
         ] {
-            recent.note(value, at(ms));
+            recent.add(value, at(ms));
             assert_eq!(recent.largest(), largest, "{ms}");
         }
     }

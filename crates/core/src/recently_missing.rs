@@ -16,7 +16,7 @@ pub(crate) struct RecentlyMissing {
 impl RecentlyMissing {
     /// A report shows that `bytes` are missing. Returns all that was reported within the last `span`. Reports
     /// of the span before count as if they were spread evenly.
-    pub(crate) fn note(&mut self, bytes: u32, span: Duration, now: Instant) -> u64 {
+    pub(crate) fn add(&mut self, bytes: u32, span: Duration, now: Instant) -> u64 {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let since = *self.since.get_or_insert(now);
         let (span, mut elapsed) = (nanos(span), nanos(now.saturating_since(since)));
@@ -52,7 +52,7 @@ mod tests {
             (340, 0, 0),
             (340, 7_000, 7_000),
         ] {
-            assert_eq!(missing.note(bytes, span, at(ms)), of_late, "{ms}");
+            assert_eq!(missing.add(bytes, span, at(ms)), of_late, "{ms}");
         }
     }
 
@@ -60,7 +60,7 @@ mod tests {
     fn a_span_without_length_counts_one_report() {
         let now = Instant::from_millis(1);
         let mut missing = RecentlyMissing::default();
-        assert_eq!(missing.note(10, Duration::ZERO, now), 10);
-        assert_eq!(missing.note(20, Duration::ZERO, now), 20);
+        assert_eq!(missing.add(10, Duration::ZERO, now), 10);
+        assert_eq!(missing.add(20, Duration::ZERO, now), 20);
     }
 }

@@ -162,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_goes_to_and_fro_is_what_it_was(
+        fn a_segment_that_is_renumbered_both_ways_is_unchanged(
             uplink: u32, downlink: u32, seq: u32, ack: u32, left: u32, window: u16
         ) {
             let numbers = Renumber {

@@ -404,7 +404,7 @@ pub(crate) struct Joined<P> {
     /// The other end's answer, by the numbers of the MH's half.
     pub answer: Segment,
     /// What the end that opens has sent meanwhile, and the direction of that.
-    pub held: Vec<(Segment, P)>,
+    pub queued_segments: Vec<(Segment, P)>,
     pub direction: Direction,
 }
 

@@ -99,7 +99,7 @@ impl UploadLosses {
         self.rates = [u64::try_from(rate).unwrap_or(u64::MAX), self.rates[0]];
         self.measurements = self.measurements.wrapping_add(1);
         // Old rates are forgotten.
-        self.evidence.get_mut().own_rates.note(0, now);
+        self.evidence.get_mut().own_rates.add(0, now);
     }
 
     /// A pause, an outage or a handoff: the link may be another one now. A lossy radio is believed to stay one.
@@ -124,7 +124,7 @@ impl UploadLosses {
         self.least_rtt = Some(least);
         let queue = rtt.saturating_sub(least);
         self.newest_queue = Some((queue, now));
-        self.longest_queue.note(queue, now);
+        self.longest_queue.add(queue, now);
     }
 
     /// Data came after a pause or an outage, or the link came up, this time ago or less.
@@ -147,7 +147,7 @@ impl UploadLosses {
         }
         let mut evidence = self.evidence.get();
         let [rate, before] = self.rates;
-        let missing = evidence.missing.note(bytes, path_rtt, now);
+        let missing = evidence.missing.add(bytes, path_rtt, now);
         let is_much = missing >= MUCH_BYTES_MIN && missing >= bytes_in(rate, path_rtt) / MUCH_PART;
         let is_overflow = is_congested || is_much || self.has_long_queue(path_rtt, now);
         if is_overflow {
@@ -173,7 +173,7 @@ impl UploadLosses {
         }
         // The rate of a burst that overflows is no reference.
         if is_own && !is_overflow {
-            evidence.own_rates.note(rate, now);
+            evidence.own_rates.add(rate, now);
         }
         self.evidence.set(evidence);
         is_own

@@ -91,7 +91,7 @@ impl UploadWatch {
             losses.on_data(bytes, gap, now);
         }
         if gap <= const { GAP_MAX.as_nanos() as u64 } {
-            self.gaps.note(gap, now);
+            self.gaps.add(gap, now);
             self.segments = self.segments.saturating_add(1);
         } else {
             self.segments = 1;

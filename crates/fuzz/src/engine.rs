@@ -442,9 +442,10 @@ impl Engine {
             taken_over.push(key);
         }
         if dice.once_in(2) {
-            self.gateway.hold(&taken_over);
+            self.gateway.queue_segments(&taken_over);
         }
-        self.gateway.go(&taken_over, self.now, &mut self.actions);
+        self.gateway
+            .resume_sending(&taken_over, self.now, &mut self.actions);
     }
 
     /// The gateway is killed or stops, and another one takes over its records. A record may be

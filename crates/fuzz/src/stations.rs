@@ -160,7 +160,7 @@ impl Stations {
             Ok(Incoming::Greeting(Some(peer))) => {
                 self.machine.handle_restart(peer, &mut self.actions);
             }
-            Err(Refused::Unacquainted(peer)) => {
+            Err(Refused::UnknownRun(peer)) => {
                 let greeting = self.east.greeting(peer, &self.nonces.next());
                 let _ = self.west.open(&greeting, station(2));
             }
@@ -365,7 +365,7 @@ fn message(dice: &mut Dice) -> Message {
             let datagrams = dice.below(4) as u16;
             let outcome = dice.pick(&[
                 Outcome::NotHere,
-                Outcome::Yielded { datagrams },
+                Outcome::StateFollows { datagrams },
                 Outcome::Stale { epoch, station },
             ]);
             Body::Answer { epoch, outcome }

@@ -243,7 +243,7 @@ impl KeepWorker {
             // Without a beat the kernel passes all packets.
             self.edge.path.beat(monotonic_ns());
             let read = self.read_batch()?;
-            self.see_peers()?;
+            self.report_seen_peers()?;
             while let Ok(command) = self.inbox.commands.try_recv() {
                 self.obey(command);
             }
@@ -254,7 +254,7 @@ impl KeepWorker {
             self.report_outages();
             self.end_draining(read < BATCH_FRAMES);
             if read < BATCH_FRAMES {
-                self.mind_neighbours(None);
+                self.restore_neighbours(None);
                 self.wait()?;
             }
         }
@@ -270,7 +270,7 @@ impl KeepWorker {
     fn read_batch(&mut self) -> io::Result<usize> {
         for read in 0..BATCH_FRAMES {
             match self.edge.path.read(&mut self.pool) {
-                Ok(Some(frame)) => self.take(frame),
+                Ok(Some(frame)) => self.handle_frame(frame),
                 Ok(None) => return Ok(read),
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
                 Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
@@ -284,7 +284,7 @@ impl KeepWorker {
     }
 
     /// Handles one frame that was taken.
-    fn take(&mut self, frame: Frame) {
+    fn handle_frame(&mut self, frame: Frame) {
         let packet = frame.bytes().get(self.edge.ip..).unwrap_or_default();
         if has_no_source(packet) {
             // The kernel's own report of a multicast group of this device (RFC 3810, 5.2.13).
@@ -326,7 +326,8 @@ impl KeepWorker {
             frame,
         };
         if arrival.frame.is_cacheable() {
-            self.keeper.take(arrival, alarm, now, &mut self.edge);
+            self.keeper
+                .handle_packet(arrival, alarm, now, &mut self.edge);
         } else {
             self.starved += 1;
             self.edge.send(&arrival.frame);
@@ -335,7 +336,7 @@ impl KeepWorker {
     }
 
     /// Notifies the keeper that packets of peers were seen that are away, or were away until now.
-    fn see_peers(&mut self) -> io::Result<()> {
+    fn report_seen_peers(&mut self) -> io::Result<()> {
         self.announcements.take(&mut self.announced)?;
         while let Some(peer) = self.announced.pop() {
             let table = self.edge.path.table();
@@ -366,7 +367,7 @@ impl KeepWorker {
     }
 
     /// Without a carrier the kernel drops its neighbours: the worker enters the remembered ones.
-    fn mind_neighbours(&mut self, carrier: Option<bool>) {
+    fn restore_neighbours(&mut self, carrier: Option<bool>) {
         let Some(neighbours) = &mut self.neighbours else {
             return;
         };

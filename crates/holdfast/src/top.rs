@@ -56,7 +56,7 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
         bail!("top: needs a terminal; `holdfast status` prints once, wherever to");
     }
     let mut top = Top::default();
-    top.take(look(args)?, Instant::now());
+    top.handle_reply(query_daemon(args)?, Instant::now());
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))
@@ -91,8 +91,8 @@ fn show(
         terminal.draw(|frame| view::draw(top, frame))?;
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            match look(args) {
-                Ok(reply) => top.take(reply, Instant::now()),
+            match query_daemon(args) {
+                Ok(reply) => top.handle_reply(reply, Instant::now()),
                 Err(error) => top.refuse(&error),
             }
             due = Instant::now() + args.interval;
@@ -107,7 +107,7 @@ fn show(
 }
 
 /// Queries the daemon once.
-fn look(args: &TopArgs) -> anyhow::Result<ControlReply> {
+fn query_daemon(args: &TopArgs) -> anyhow::Result<ControlReply> {
     let request = ControlRequest::Status {
         flows_max: args.flows,
         outages_max: 0,
@@ -156,7 +156,7 @@ struct Top {
 }
 
 impl Top {
-    fn take(&mut self, reply: ControlReply, now: Instant) {
+    fn handle_reply(&mut self, reply: ControlReply, now: Instant) {
         self.error = None;
         match &reply {
             ControlReply::Gateway(status) => {

@@ -14,7 +14,7 @@ use holdfast_net::datapath::{InterfaceId, monotonic_ns};
 use crate::command::{Attaching, Command, RunningWorker};
 
 /// The interval at which [`Workers::release`] checks whether a worker has ended.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The workers, the engine's first.
 #[derive(Debug, Default)]
@@ -133,7 +133,7 @@ impl Workers {
             // A worker that has ended needs no command.
             worker.handle.send(Command::Leave);
             while !worker.thread.is_finished() && worker.handle.is_alive(monotonic_ns()) {
-                std::thread::sleep(LOOK);
+                std::thread::sleep(CHECK_INTERVAL);
             }
         }
     }

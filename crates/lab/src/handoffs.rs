@@ -175,7 +175,7 @@ impl Journal {
 
     /// Notes a packet that an end of the path sent or received: the FH (`None`), or the MH in this
     /// cell, from 0.
-    pub fn note(&mut self, cell: Option<usize>, is_sent: bool, at_s: f64, [seq, len]: [u32; 2]) {
+    pub fn record(&mut self, cell: Option<usize>, is_sent: bool, at_s: f64, [seq, len]: [u32; 2]) {
         match (cell, is_sent, self.direction) {
             (None, true, DirectionChoice::Downlink) | (Some(_), true, DirectionChoice::Uplink) => {
                 self.note_sent(at_s, seq, len);

@@ -386,32 +386,34 @@ impl FlowMaps {
     }
 
     /// The flows with a withheld segment.
-    pub fn held_flows(&self) -> io::Result<Vec<NotedFlow>> {
-        let held = self.withheld_where(NotedWithheldSegment::is_held)?;
-        Ok(held.into_iter().map(|(noted, _)| noted).collect())
+    pub fn withholding_flows(&self) -> io::Result<Vec<NotedFlow>> {
+        let withheld = self.withheld_where(NotedWithheldSegment::is_withholding)?;
+        Ok(withheld.into_iter().map(|(noted, _)| noted).collect())
     }
 
     /// The same, and flows whose segment was released lately and is not acknowledged yet: a daemon that hangs
     /// sends no made ACK for it.
     pub fn unacknowledged_flows(&self) -> io::Result<Vec<NotedFlow>> {
         let now = datapath::now();
-        let held = self.withheld_where(|withheld| {
+        let withheld = self.withheld_where(|withheld| {
             let unacknowledged = withheld
                 .unacknowledged_from
                 .is_some_and(|at| at + UNACKNOWLEDGED_FOR > now);
-            withheld.is_held() || unacknowledged
+            withheld.is_withholding() || unacknowledged
         })?;
-        Ok(held.into_iter().map(|(noted, _)| noted).collect())
+        Ok(withheld.into_iter().map(|(noted, _)| noted).collect())
     }
 
     /// The flows with a withheld segment that pause at `now`: no ACK was lowered lately.
     pub fn pausing(&self, now: Instant) -> io::Result<Vec<NotedFlow>> {
-        let mut held = self.withheld_where(NotedWithheldSegment::is_held)?;
-        held.retain(|(noted, withheld)| {
-            let quiet = withheld::quiet(noted.flow.srtt);
-            withheld.withheld_at.is_some_and(|at| at + quiet <= now)
+        let mut withheld = self.withheld_where(NotedWithheldSegment::is_withholding)?;
+        withheld.retain(|(noted, withheld)| {
+            let pause_after = withheld::pause_after(noted.flow.srtt);
+            withheld
+                .withheld_at
+                .is_some_and(|at| at + pause_after <= now)
         });
-        Ok(held.into_iter().map(|(noted, _)| noted).collect())
+        Ok(withheld.into_iter().map(|(noted, _)| noted).collect())
     }
 
     /// The flows whose state for `wake` fulfils `is_such`.

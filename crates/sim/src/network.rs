@@ -376,7 +376,7 @@ impl Network {
             if !is_sound || self.restore_header(&carried) == RestoredHeader::Wrong {
                 carried.packet.corrupted = true;
             }
-            self.note(carried.link, PacketEvent::Arrived, &carried.packet);
+            self.report_packet(carried.link, PacketEvent::Arrived, &carried.packet);
             let to = self.links[carried.link.0 as usize].to;
             self.arrive(to, &carried);
         }
@@ -424,7 +424,7 @@ impl Network {
 
     fn send(&mut self, id: LinkId, packet: &Packet, dscp: u8) {
         let now = self.now;
-        self.note(id, PacketEvent::Sent, packet);
+        self.report_packet(id, PacketEvent::Sent, packet);
         let medium_id = self.links[id.0 as usize].medium;
         let carried = Carried {
             packet: *packet,
@@ -441,7 +441,7 @@ impl Network {
             .enqueue_from(station, priority, carried, len, now);
         let queue_is_full = match outcome {
             Enqueue::Dropped { reason } => {
-                self.note(id, PacketEvent::Dropped(reason), packet);
+                self.report_packet(id, PacketEvent::Dropped(reason), packet);
                 matches!(reason, DropReason::QueuePackets | DropReason::QueueBytes)
             }
             Enqueue::Enqueued => false,
@@ -453,7 +453,7 @@ impl Network {
     }
 
     /// Reports a packet to the observer, and adds it to the digest.
-    fn note(&mut self, link: LinkId, event: PacketEvent, packet: &Packet) {
+    fn report_packet(&mut self, link: LinkId, event: PacketEvent, packet: &Packet) {
         let kind = match event {
             PacketEvent::Sent => 1,
             PacketEvent::Dropped(_) => 2,

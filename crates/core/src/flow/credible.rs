@@ -254,7 +254,7 @@ impl<P: Payload> Flow<P> {
     /// A segment of the FH that ends at this ACK or above it was seen.
     fn is_confirmed_by_fh(&self, segment: &Segment) -> bool {
         let is_sent = |end: SeqNum| segment.ack.at_or_before(end);
-        self.mh_seq_is_exact(segment) && self.fh.beyond.is_some_and(is_sent)
+        self.mh_seq_is_exact(segment) && self.fh.end_beyond_window.is_some_and(is_sent)
     }
 
     /// Both directions have moved on by more than a window, and the FH is silent. Without this rule

@@ -56,9 +56,12 @@ impl<P: Payload> Flow<P> {
         let waits_for_nothing = !self.scheduled.is_set()
             && self.retransmit_at.is_none()
             && self.recover.is_none()
-            && self.timed.is_none()
+            && self.timed_segment.is_none()
             && self.owed.is_none()
-            && !(self.in_persist || self.waits_for_handoff || self.waits || self.answers_with_rst)
+            && !(self.in_persist
+                || self.waits_for_handoff
+                || self.is_in_send_queue
+                || self.answers_with_rst)
             && self.mute == Mute::No
             && (self.vain_retransmissions, self.dup_acks) == (0, 0);
         let is_counted =
@@ -161,7 +164,7 @@ mod tests {
             }),
             ("timed for losses", |flow| {
                 let (from, to) = (SeqNum::new(0), SeqNum::new(1));
-                flow.transmissions.note(from, to, Sender::Fh, NOW);
+                flow.transmissions.record(from, to, Sender::Fh, NOW);
             }),
             ("an ACK in an outage", |flow| {
                 flow.ack_in_outage = Some(Bytes([].into()));
@@ -184,11 +187,13 @@ mod tests {
             }),
             ("to retransmit", |flow| flow.retransmit_at = Some(NOW)),
             ("in recovery", |flow| flow.recover = Some(SeqNum::new(1))),
-            ("timed", |flow| flow.timed = Some((SeqNum::new(1), NOW))),
+            ("timed", |flow| {
+                flow.timed_segment = Some((SeqNum::new(1), NOW))
+            }),
             ("owed", |flow| flow.owed = Some(SeqNum::new(1))),
             ("in persist state", |flow| flow.in_persist = true),
             ("in a handoff", |flow| flow.waits_for_handoff = true),
-            ("in the queue", |flow| flow.waits = true),
+            ("in the queue", |flow| flow.is_in_send_queue = true),
             ("reset", |flow| flow.answers_with_rst = true),
             ("mute", |flow| flow.mute = Mute::ToProbe),
             ("in vain", |flow| flow.vain_retransmissions = 1),
@@ -291,7 +296,7 @@ mod tests {
             ("confirmed", |flow| flow.counted_confirmed = true),
             ("in flight", |flow| flow.counted_in_flight = 1),
             ("cached", |flow| flow.counted_cached_bytes = 1),
-            ("waits to send", |flow| flow.waits = true),
+            ("waits to send", |flow| flow.is_in_send_queue = true),
             ("answers with RSTs", Flow::refuse),
             ("translated", |flow| {
                 flow.renumber = Some(Renumber::default());

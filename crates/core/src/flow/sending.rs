@@ -34,15 +34,15 @@ pub(crate) struct BeforeOutage {
     /// The end of what was retransmitted since.
     resent: SeqNum,
     /// The end of the MH's reports at its last advance that counts for [`ADVANCES_MIN`], and the advances so far.
-    leap: SeqNum,
-    leaps: u32,
+    reported_end: SeqNum,
+    advances: u32,
     /// Some bytes may have been retransmitted twice: ACKs of them are not timed (Karn).
     resent_twice: bool,
 }
 
 /// The first probe of a silence, or the first data that the FH has sent in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Probed {
+pub(crate) struct FirstProbe {
     /// The lowest number of all probes and of all data of the FH in the silence.
     seq: SeqNum,
     /// The timestamp of the first probe. An echo of an older one answers what was sent before.
@@ -56,17 +56,17 @@ pub(crate) struct Probed {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Resending {
     /// The highest end of a range that the MH has reported since.
-    arrived: SeqNum,
+    arrived_end: SeqNum,
     /// Lost pieces before this were retransmitted (RFC 6675, `HighRxt`).
-    repeated: SeqNum,
+    high_rxt: SeqNum,
 }
 
 impl Resending {
     /// Nothing of what follows `una` was retransmitted.
     pub(super) const fn from_start(una: SeqNum) -> Self {
         Self {
-            arrived: una,
-            repeated: una,
+            arrived_end: una,
+            high_rxt: una,
         }
     }
 }
@@ -79,7 +79,7 @@ impl<P: Payload> Flow<P> {
         if rewinds {
             self.sent_nxt = self.fh.una;
             self.recover = self.cache.end();
-            self.timed = None;
+            self.timed_segment = None;
             self.transmissions.clear();
             self.begin_resending();
             if let Some(before) = &mut self.before_outage {
@@ -123,8 +123,9 @@ impl<P: Payload> Flow<P> {
 
     /// The MH has acknowledged everything before `una`. No mark stays below it: after a wrap it would lie ahead.
     pub(super) fn follow_resending(&mut self, una: SeqNum) {
-        let Resending { arrived, repeated } = &mut self.resending;
-        (*arrived, *repeated) = ((*arrived).max(una), (*repeated).max(una));
+        let resending = &mut self.resending;
+        resending.arrived_end = resending.arrived_end.max(una);
+        resending.high_rxt = resending.high_rxt.max(una);
     }
 
     /// Bytes of payload in each segment of what is sent next; at least 1.
@@ -137,7 +138,7 @@ impl<P: Payload> Flow<P> {
         self.recover = None;
         self.before_outage = None;
         self.retransmit_at = None;
-        self.timed = None;
+        self.timed_segment = None;
         self.dup_acks = 0;
     }
 
@@ -174,8 +175,8 @@ impl<P: Payload> Flow<P> {
                 sent_nxt,
                 tsval: self.tsval_sent,
                 resent: self.fh.una,
-                leap: self.reported(),
-                leaps: 0,
+                reported_end: self.reported(),
+                advances: 0,
                 resent_twice,
             }));
         }
@@ -212,12 +213,12 @@ impl<P: Payload> Flow<P> {
             (Some(newest), Some(ts)) => (ts.tsecr.wrapping_sub(newest) as i32) < 0,
             _ => reported.after(before.resent),
         };
-        if !(from_before && reported.after(before.leap)) {
+        if !(from_before && reported.after(before.reported_end)) {
             return false;
         }
-        before.leap = reported;
-        before.leaps += 1;
-        let kept = before.leaps >= ADVANCES_MIN;
+        before.reported_end = reported;
+        before.advances += 1;
+        let kept = before.advances >= ADVANCES_MIN;
         if kept {
             self.sent_nxt = self.sent_nxt.max(before.sent_nxt);
             self.before_outage = None;
@@ -227,7 +228,7 @@ impl<P: Payload> Flow<P> {
 
     /// The MH reports a range that was not known to have arrived.
     pub(super) fn on_reported(&mut self, right: SeqNum) {
-        self.resending.arrived = self.resending.arrived.max(right.min(self.sent_nxt));
+        self.resending.arrived_end = self.resending.arrived_end.max(right.min(self.sent_nxt));
     }
 
     /// Takes the next piece to send. The flow counts it as sent.
@@ -249,22 +250,22 @@ impl<P: Payload> Flow<P> {
 
     /// Takes the next piece, which was not sent before. A round trip that is being timed goes on.
     pub(crate) fn take_first(&mut self, len_max: u32, now: Instant) -> Option<Resend<P>> {
-        let timed = self.timed;
+        let timed = self.timed_segment;
         let piece = self.take_piece(len_max);
-        self.timed = timed;
+        self.timed_segment = timed;
         if piece.is_some() {
-            self.timed.get_or_insert((self.sent_nxt, now));
+            self.timed_segment.get_or_insert((self.sent_nxt, now));
         }
         piece
     }
 
     /// A lost piece that was sent from the cache and is not retransmitted yet, if there is one.
     pub(crate) fn take_lost(&mut self) -> Option<Resend<P>> {
-        let from = self.fh.una.max(self.resending.repeated);
+        let from = self.fh.una.max(self.resending.high_rxt);
         let piece = self.missing_segment(from, u32::MAX)?;
         let reach = piece.end + DUP_THRESH * piece.payload.segment_len().max(1);
-        if reach.at_or_before(self.resending.arrived) {
-            self.resending.repeated = piece.end;
+        if reach.at_or_before(self.resending.arrived_end) {
+            self.resending.high_rxt = piece.end;
             return Some(self.resend(piece));
         }
         None
@@ -308,7 +309,7 @@ impl<P: Payload> Flow<P> {
         let has_timestamp_of_segment = self.tsval_sent.is_none_or(|sent| sent == piece.tsval);
         let probe_alone = (len_max == 1 && has_timestamp_of_segment)
             .then(|| self.sacked.next_missing(piece.end).0);
-        let probed = self.probed.get_or_insert(Probed {
+        let probed = self.first_probe.get_or_insert(FirstProbe {
             seq: piece.seq,
             tsval: self.tsval_sent,
             probe_alone,
@@ -321,7 +322,7 @@ impl<P: Payload> Flow<P> {
     /// retransmits the segment of the probe, an ACK above the probe may answer that copy. As long as no
     /// round trip is `measured`, the FH retransmits on slow links too.
     pub(crate) fn note_passed_probe(&mut self, segment: &Segment, measured: bool) {
-        let probed = self.probed.get_or_insert(Probed {
+        let probed = self.first_probe.get_or_insert(FirstProbe {
             seq: segment.seq,
             tsval: segment.options.timestamps.map(|ts| ts.tsval),
             probe_alone: None,
@@ -339,7 +340,7 @@ impl<P: Payload> Flow<P> {
     ///
     /// A D-SACK answers a copy. What was sent before the copy has arrived by then, or is lost.
     pub(crate) fn answers_from_before_probe(&self, segment: &Segment, reports_new: bool) -> bool {
-        let Some(probed) = self.probed else {
+        let Some(probed) = self.first_probe else {
             return reports_new;
         };
         let sack = segment.options.sack;
@@ -377,13 +378,13 @@ impl<P: Payload> Flow<P> {
 
     /// Takes a cached segment as pieces of the cache, which are sent for the first time.
     pub(crate) fn take_pieces_of(&mut self, segment: &Segment, mut take: impl FnMut(Resend<P>)) {
-        let (timed, end) = (self.timed, segment.end());
+        let (timed, end) = (self.timed_segment, segment.end());
         let mut seq = segment.seq;
         while let Some(piece) = self.cache.piece(seq, Some(end), u32::MAX) {
             seq = piece.end;
             take(self.resend(piece));
         }
-        self.timed = timed;
+        self.timed_segment = timed;
     }
 
     /// The ACK number to send to the MH. `newest` is the FH's own.
@@ -393,7 +394,7 @@ impl<P: Payload> Flow<P> {
 
     fn resend_by(&mut self, sender: Sender, piece: Piece<P>) -> Resend<P> {
         // Karn: what is sent twice is not timed.
-        self.timed = None;
+        self.timed_segment = None;
         let (ahead, ack) = (sender == Sender::GatewayAhead, Flags::ACK.with(self.fh.ece));
         let timestamps = self.mh.timestamps.map(|mh| Timestamps {
             tsval: if ahead {

@@ -69,12 +69,12 @@ impl<P: Payload> Flow<P> {
         let (scheduled, counted) = (self.scheduled, self.counted_in_flight);
         let counted_cached_bytes = self.counted_cached_bytes;
         let counted_confirmed = self.counted_confirmed;
-        let (waits, index_at_mobile) = (self.waits, self.index_at_mobile);
+        let (waits, index_at_mobile) = (self.is_in_send_queue, self.index_at_mobile);
         *self = Self::new(key, mobile, now);
         (self.scheduled, self.counted_in_flight) = (scheduled, counted);
         self.counted_cached_bytes = counted_cached_bytes;
         self.counted_confirmed = counted_confirmed;
-        (self.waits, self.index_at_mobile) = (waits, index_at_mobile);
+        (self.is_in_send_queue, self.index_at_mobile) = (waits, index_at_mobile);
     }
 
     /// Forgets everything but the window scales of the SYNs, which a predecessor may have seen.
@@ -122,7 +122,7 @@ impl<P: Payload> Flow<P> {
             // The header from before may be that of a forged segment.
             self.downlink_header = payload.header();
         }
-        (self.fh.last_end, self.fh.beyond) = (segment.end(), None);
+        (self.fh.last_end, self.fh.end_beyond_window) = (segment.end(), None);
         if !self.skips_unseen(segment) {
             self.unseen = None;
         }
@@ -137,7 +137,10 @@ impl<P: Payload> Flow<P> {
         }
         // An ACK of these bytes is no longer in doubt: the FH has sent them.
         let end = segment.end();
-        self.fh.doubted = self.fh.doubted.filter(|doubted| doubted.after(end));
+        self.fh.doubted_ack = self
+            .fh
+            .doubted_ack
+            .filter(|doubted_ack| doubted_ack.after(end));
         if end.at_or_before(self.fh.una) {
             outcome.data = DataOutcome::Old;
             return outcome;
@@ -160,7 +163,7 @@ impl<P: Payload> Flow<P> {
         let exact = segment.ack == self.mh.nxt || segment.ack == self.fh.ack;
         let ahead = segment.end().distance_from(self.fh.max);
         if exact && segment.flags.has(Flags::ACK) && ahead > 0 && ahead < WINDOW_MAX {
-            self.fh.beyond = Some(segment.end());
+            self.fh.end_beyond_window = Some(segment.end());
         }
     }
 
@@ -207,7 +210,7 @@ impl<P: Payload> Flow<P> {
                 Credit::FitsUnseen => {
                     outcome.unseen = segment.ack.distance_from(self.fh.max);
                     self.fh.max = segment.ack;
-                    self.fh.doubted = Some(segment.ack);
+                    self.fh.doubted_ack = Some(segment.ack);
                 }
                 Credit::None if self.nothing_fits(segment, now) && self.open_anew(segment, now) => {
                     outcome.is_opened_anew = true;
@@ -310,7 +313,7 @@ impl<P: Payload> Flow<P> {
         self.fh.max = fh.end.max(una);
         self.fh.una = una;
         self.fh.last_end = fh.end;
-        self.fh.beyond = None;
+        self.fh.end_beyond_window = None;
         self.fh.ack = fh.ack;
         self.fh.window = fh.window;
         self.fh.window_largest = fh.window;
@@ -373,12 +376,12 @@ impl<P: Payload> Flow<P> {
         self.transmissions.purge(ack);
         self.dup_acks = 0;
         (self.vain_retransmissions, self.vain_recoveries) = (0, 0);
-        if let Some((end, sent)) = self.timed
+        if let Some((end, sent)) = self.timed_segment
             && end.at_or_before(ack)
         {
             // An ACK of bytes that passed unseen may answer an earlier copy.
             outcome.rtt = (outcome.unseen == 0).then(|| now.saturating_since(sent));
-            self.timed = None;
+            self.timed_segment = None;
         }
         self.recover = self.recover.filter(|recover| recover.after(ack));
     }
@@ -393,7 +396,11 @@ impl<P: Payload> Flow<P> {
         } else {
             [self.fh.una, self.fh.max]
         };
-        let last = [Some(self.fh.last_end), Some(acked), self.fh.beyond];
+        let last = [
+            Some(self.fh.last_end),
+            Some(acked),
+            self.fh.end_beyond_window,
+        ];
         let exact = expected.contains(&segment.seq)
             || (!from_mh && self.stage == Stage::Open && last.contains(&Some(segment.seq)));
         let syn = self.handshake.answered_by(from_mh);
@@ -480,7 +487,7 @@ mod tests {
             let mut flow = open();
             flow.note_beyond_window(&segment(end, ack));
             let noted = is_noted.then_some(end);
-            assert_eq!(flow.fh.beyond, noted, "{end:?} {ack}");
+            assert_eq!(flow.fh.end_beyond_window, noted, "{end:?} {ack}");
         }
     }
 
@@ -489,7 +496,7 @@ mod tests {
         let mut flow = open();
         let acked = SeqNum::new(1_999);
         flow.fh.last_end = SeqNum::new(8_000);
-        flow.fh.beyond = Some(SeqNum::new(61_000));
+        flow.fh.end_beyond_window = Some(SeqNum::new(61_000));
         for seq in [2_000, 9_000, 1_999, 8_000, 61_000] {
             let reset = segment(SeqNum::new(seq), 0);
             assert!(flow.accepts_rst(false, &reset, acked), "FH: {seq}");

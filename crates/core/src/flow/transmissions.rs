@@ -163,7 +163,7 @@ impl Transmissions {
 
     /// `seq..end` goes out at `now`.
     #[inline]
-    pub(crate) fn note(&mut self, seq: SeqNum, end: SeqNum, sender: Sender, now: Instant) {
+    pub(crate) fn record(&mut self, seq: SeqNum, end: SeqNum, sender: Sender, now: Instant) {
         if sender != Sender::GatewayAhead {
             self.newest = Some(now);
         }
@@ -171,13 +171,13 @@ impl Transmissions {
         if sender == Sender::Fh && last.is_none_or(|last| last.end.at_or_before(seq)) {
             self.append(seq, end, now);
         } else {
-            self.note_out_of_order(seq, end, sender, now);
+            self.record_out_of_order(seq, end, sender, now);
         }
     }
 
     /// A copy, or a segment that comes late. Both are rare: new data of the FH is appended.
     #[cold]
-    fn note_out_of_order(&mut self, seq: SeqNum, end: SeqNum, sender: Sender, now: Instant) {
+    fn record_out_of_order(&mut self, seq: SeqNum, end: SeqNum, sender: Sender, now: Instant) {
         self.split(seq);
         self.split(end);
         let mut at = seq;
@@ -358,10 +358,10 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_sent_again_is_cut_out_of_the_range_it_went_with() {
+    fn a_retransmitted_piece_is_cut_out_of_the_range_that_it_was_sent_with() {
         let mut sent = Transmissions::default();
-        sent.note(seq(0), seq(300), Sender::Fh, Instant::from_millis(1));
-        sent.note(
+        sent.record(seq(0), seq(300), Sender::Fh, Instant::from_millis(1));
+        sent.record(
             seq(100),
             seq(200),
             Sender::GatewayAhead,
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn what_the_gateway_sends_beyond_what_is_known_is_not_remembered() {
         let mut sent = Transmissions::default();
-        sent.note(
+        sent.record(
             seq(0),
             seq(100),
             Sender::GatewayAhead,
@@ -391,10 +391,10 @@ mod tests {
     fn after_an_outage_nothing_is_known_of_what_was_sent_before() {
         let mut sent = Transmissions::default();
         let (before, after) = (Instant::from_millis(1), Instant::from_millis(9));
-        sent.note(seq(0), seq(200), Sender::Fh, before);
+        sent.record(seq(0), seq(200), Sender::Fh, before);
         sent.clear();
         assert!(sent.is_empty());
-        sent.note(seq(0), seq(100), Sender::Fh, after);
+        sent.record(seq(0), seq(100), Sender::Fh, after);
         assert_eq!(ranges(&sent), [(0, 100, 9, 0)]);
     }
 
@@ -402,9 +402,9 @@ mod tests {
     fn what_comes_late_fills_the_gap() {
         let mut sent = Transmissions::default();
         let at = Instant::from_millis;
-        sent.note(seq(0), seq(100), Sender::Fh, at(1));
-        sent.note(seq(200), seq(300), Sender::Fh, at(2));
-        sent.note(seq(50), seq(250), Sender::Fh, at(3));
+        sent.record(seq(0), seq(100), Sender::Fh, at(1));
+        sent.record(seq(200), seq(300), Sender::Fh, at(2));
+        sent.record(seq(50), seq(250), Sender::Fh, at(3));
         assert_eq!(
             ranges(&sent),
             [
@@ -417,8 +417,8 @@ mod tests {
         );
         // After a retransmission of the gateway the gap is unknown.
         sent.purge(seq(300));
-        sent.note(seq(400), seq(500), Sender::Fh, at(4));
-        sent.note(seq(300), seq(450), Sender::GatewayAhead, at(5));
+        sent.record(seq(400), seq(500), Sender::Fh, at(4));
+        sent.record(seq(300), seq(450), Sender::GatewayAhead, at(5));
         assert_eq!(ranges(&sent), [(400, 450, 5, 1), (450, 500, 4, 0)]);
     }
 
@@ -426,9 +426,9 @@ mod tests {
     fn an_arrival_overtook_what_was_sent_before_it_on_the_same_way() {
         let at = Instant::from_millis;
         let mut sent = Transmissions::default();
-        sent.note(seq(0), seq(100), Sender::Fh, at(1));
-        sent.note(seq(100), seq(200), Sender::Fh, at(2));
-        sent.note(seq(200), seq(300), Sender::Fh, at(3));
+        sent.record(seq(0), seq(100), Sender::Fh, at(1));
+        sent.record(seq(100), seq(200), Sender::Fh, at(2));
+        sent.record(seq(200), seq(300), Sender::Fh, at(3));
         let least = core::time::Duration::from_millis(10);
         let arrived = |sent: &Transmissions, from, to, now| {
             let mut arrivals = Arrivals::default();
@@ -444,11 +444,11 @@ mod tests {
         };
         assert_eq!(overtaken(arrivals, &sent), [0]);
         // A retransmission overtakes what waits: its arrival shows nothing about that.
-        sent.note(seq(0), seq(100), Sender::GatewayAhead, at(21));
+        sent.record(seq(0), seq(100), Sender::GatewayAhead, at(21));
         let ahead = arrived(&sent, 0, 100, 40);
         assert_eq!(overtaken(ahead, &sent), [] as [u32; 0]);
         // Nor that of what was sent at the same moment of the retransmission.
-        sent.note(seq(300), seq(400), Sender::Fh, at(21));
+        sent.record(seq(300), seq(400), Sender::Fh, at(21));
         let ordinary = arrived(&sent, 300, 400, 40);
         assert_eq!(overtaken(ordinary, &sent), [100, 200]);
         // Too soon to be an answer to it.
@@ -461,9 +461,9 @@ mod tests {
         let mut sent = Transmissions::default();
         for n in 0..4 {
             let left = seq(100 * n);
-            sent.note(left, left + 100, Sender::Fh, at(u64::from(n)));
+            sent.record(left, left + 100, Sender::Fh, at(u64::from(n)));
         }
-        sent.note(seq(100), seq(200), Sender::GatewayAhead, at(9));
+        sent.record(seq(100), seq(200), Sender::GatewayAhead, at(9));
         let least = Duration::from_millis(10);
         for (now, una) in [
             (12, 0),
@@ -517,7 +517,7 @@ mod tests {
                         };
                         let is_fh = kind < 7;
                         let sender = if is_fh { Sender::Fh } else { Sender::Gateway };
-                        sent.note(seq(from), seq(to), sender, Instant::from_millis(step));
+                        sent.record(seq(from), seq(to), sender, Instant::from_millis(step));
                         for byte in &mut table[from as usize..to as usize] {
                             if is_fh || byte.is_some() {
                                 *byte = Some((step, !is_fh));

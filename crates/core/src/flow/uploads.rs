@@ -217,7 +217,7 @@ impl<P: Payload> Flow<P> {
             if !segment.seq.before(uploads.boundaries.end) || uploads.boundaries.segment_bytes == 0
             {
                 let len = segment.payload_len;
-                uploads.boundaries.note(segment.seq, len, segment_len);
+                uploads.boundaries.add(segment.seq, len, segment_len);
             }
         }
         let uploads = self.uploads.as_mut()?;
@@ -231,7 +231,7 @@ impl<P: Payload> Flow<P> {
         if has_data && !is_away {
             uploads.received.on_data(self.fh.ack, tsecr);
         }
-        uploads.clock.note(tsval, now);
+        uploads.clock.add_reading(tsval, now);
         let (sent, at) = uploads.timed?;
         let answers = (tsecr.wrapping_sub(sent) as i32) >= 0;
         let elapsed = now.saturating_since(at);
@@ -332,8 +332,8 @@ impl<P: Payload> Flow<P> {
         if let (Some(uploads), Some(scale)) = (&self.uploads, self.fh.window_scale) {
             let (unknown, lowest) = uploads.unknown_acks(newest.ack);
             let most = lowest.min(most);
-            for step in uploads.boundaries.steps(newest, scale, unknown, most) {
-                actions.extend(self.upload_ack(step.ack, now));
+            for lower in uploads.boundaries.acks_below(newest, scale, unknown, most) {
+                actions.extend(self.upload_ack(lower.ack, now));
             }
         }
         actions.extend(self.upload_ack(newest.ack, now));

@@ -16,7 +16,7 @@ use holdfast_wire::Instant;
 use super::Connection;
 use super::flows::Flows;
 use crate::Payload;
-use crate::bandwidth::{CellSettings, Estimate, Need, Standing, drained, shares};
+use crate::bandwidth::{CellSettings, Estimate, Need, StandingQueue, drained, shares};
 use crate::mobile::Mobile;
 use crate::settings::Settings;
 use crate::table::{FlowId, MobileId, Table};
@@ -36,7 +36,7 @@ struct Cell {
     /// Its capacity by the settings, bytes a second.
     set: Option<u64>,
     estimate: Estimate,
-    standing: Standing,
+    standing_queue: StandingQueue,
     /// Mobiles that take part in the next division.
     active: Vec<MobileId>,
     /// The sum of their weights.
@@ -163,8 +163,10 @@ impl Cell {
         } = tables.demand(active, elapsed);
         let wanted = needs.iter().any(|need| need.bytes_per_s.is_none());
         let (queue, capacity) = (queue.unwrap_or_default(), self.capacity());
-        let standing = self.standing.take(queue, wanted, delivered, capacity);
-        let queue = standing.unwrap_or_default();
+        let to_drain = self
+            .standing_queue
+            .queue_to_drain(queue, wanted, delivered, capacity);
+        let queue = to_drain.unwrap_or_default();
         self.estimate.update(delivered, queue, wanted);
         self.weights = needs.iter().map(|need| u64::from(need.weight)).sum();
         self.active.clone_from(&mobiles);
@@ -187,7 +189,7 @@ impl Cell {
             if let Some(mobile) = tables
                 .mobiles
                 .at_mut(*mobile_id)
-                .filter(|_| standing.is_none())
+                .filter(|_| to_drain.is_none())
             {
                 mobile.rtt.forget_base();
             }
@@ -229,7 +231,7 @@ impl<P: Payload> Tables<'_, P> {
         let mobile = self.mobiles.at_mut(mobile_id)?;
         let away = mobile.is_away();
         let mut bytes = core::mem::take(&mut mobile.cell.forwarded_bytes);
-        let mut greedy = !away && mobile.is_recovering() && !mobile.waiting.is_empty();
+        let mut greedy = !away && mobile.is_recovering() && !mobile.send_queue.is_empty();
         for flow_id in mobile.open_flows() {
             let Some(Connection { flow, scheme }) = self.flows.at_mut(*flow_id) else {
                 continue;

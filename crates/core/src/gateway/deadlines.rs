@@ -34,7 +34,7 @@ const RENUMBERED_CLOSED_WAIT: Duration = Duration::from_secs(240);
 const GIVEN_UP_WAIT: Duration = Duration::from_secs(300);
 /// A flow without a segment for this time is idle.
 pub(super) const IDLE_WAIT: Duration = Duration::from_secs(60);
-/// Forgotten flows are removed from [`Mobile::waiting`] when it is longer than this and twice the
+/// Forgotten flows are removed from [`Mobile::send_queue`] when it is longer than this and twice the
 /// number of flows.
 pub(super) const STALE_MAX: usize = 64;
 /// A mute flow is probed at intervals of at most `probe_interval_max`. After each of this number of
@@ -270,10 +270,10 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         mobile.flows.swap_remove(index);
-        if mobile.waiting.len() > 2 * mobile.flows.len() + STALE_MAX {
+        if mobile.send_queue.len() > 2 * mobile.flows.len() + STALE_MAX {
             let flows = &self.flows;
             mobile
-                .waiting
+                .send_queue
                 .retain(|flow_id| flows.row(*flow_id).is_some());
         }
         if let Some(moved) = mobile.flows.get(index) {

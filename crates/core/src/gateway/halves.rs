@@ -175,7 +175,7 @@ impl<P: Payload> Gateway<P> {
                 flow.renumber = Some(joined.numbers);
                 self.counters.early_joined += 1;
                 actions.push(Action::Record(flow.record()));
-                for (segment, payload) in &joined.held {
+                for (segment, payload) in &joined.queued_segments {
                     let direction = joined.direction;
                     self.pass_renumbered(
                         &joined.numbers,

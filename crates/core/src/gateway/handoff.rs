@@ -101,9 +101,9 @@ impl<P: Payload> Gateway<P> {
         stage == Stage::Adopting
     }
 
-    /// Queues segments for these flows until [`Self::go`], which sends them at the link's pace.
+    /// Queues segments for these flows until [`Self::resume_sending`], which sends them at the link's pace.
     /// Has no effect with a scheme that knows no outages, or on a flow with its own sender.
-    pub fn hold(&mut self, flows: &[FlowKey]) {
+    pub fn queue_segments(&mut self, flows: &[FlowKey]) {
         if !schemes::survives_outages(&self.settings) {
             return;
         }
@@ -117,7 +117,7 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// Sends what was queued for these flows: their MH is here.
-    pub fn go(&mut self, flows: &[FlowKey], now: Instant, actions: &mut Actions<P>) {
+    pub fn resume_sending(&mut self, flows: &[FlowKey], now: Instant, actions: &mut Actions<P>) {
         for key in flows {
             let Some(flow_id) = self.flows.find(key) else {
                 continue;
@@ -126,13 +126,13 @@ impl<P: Payload> Gateway<P> {
                 continue;
             };
             let flow = &mut connection.flow;
-            let was_held = core::mem::replace(&mut flow.waits_for_handoff, false);
+            let waited = core::mem::replace(&mut flow.waits_for_handoff, false);
             let mobile_id = flow.mobile;
             if flow.has_own_sender {
                 self.with_context(flow_id, now, actions, |scheme, flow, cx| {
                     scheme.on_reconnected(flow, cx);
                 });
-            } else if was_held {
+            } else if waited {
                 connection.rewind_after_outage();
             }
             let mobile = self.mobiles.at(mobile_id);
@@ -141,7 +141,7 @@ impl<P: Payload> Gateway<P> {
             if is_silent {
                 self.begin_recovery(mobile_id, LinkSource::Command, None, now, actions);
                 self.schedule_mobile(mobile_id);
-            } else if was_held {
+            } else if waited {
                 self.resume_recovery(mobile_id, now, actions);
             }
             self.schedule_flow(flow_id, now);

@@ -44,13 +44,13 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
-        let probe = mobile.takes_probe(&self.settings, now);
-        let gone = mobile.passes_for_disconnected();
+        let probe = mobile.poll_probe(&self.settings, now);
+        let is_disconnected = mobile.counts_as_disconnected();
         if probe {
             self.probe(mobile_id, now, actions);
         }
         self.probe_upload(mobile_id, now, actions);
-        if gone {
+        if is_disconnected {
             self.on_disconnected(mobile_id, now, actions);
         }
         if self
@@ -143,12 +143,12 @@ impl<P: Payload> Gateway<P> {
             }
             let Connection { flow, scheme } = connection;
             flow.mute = Mute::No;
-            flow.probed = None;
+            flow.first_probe = None;
             if answered.is_some_and(|answered| answered != flow_id) {
                 flow.wait_for_answer();
             }
-            mobile.count(flow, &mut self.budget);
-            flow.join(flow_id, &mut mobile.waiting);
+            mobile.count_flow(flow, &mut self.budget);
+            flow.join_send_queue(flow_id, &mut mobile.send_queue);
             let (settings, counters) = (&self.settings, &mut self.counters);
             let mut cx = Context::new(settings, mobile, self.draining, now, counters, actions);
             if was_reported {
@@ -179,7 +179,7 @@ impl<P: Payload> Gateway<P> {
         for flow_id in mobile.open_flows() {
             if let Some(Connection { flow, .. }) = self.flows.at_mut(*flow_id) {
                 // The FH's newest ACK was forwarded in the silence.
-                (flow.probed, flow.ack_in_outage) = (None, None);
+                (flow.first_probe, flow.ack_in_outage) = (None, None);
                 flow.forget_timed_upload();
             }
         }
@@ -192,7 +192,7 @@ impl<P: Payload> Gateway<P> {
         let waits = self
             .mobiles
             .at(mobile_id)
-            .is_some_and(|mobile| !mobile.waiting.is_empty());
+            .is_some_and(|mobile| !mobile.send_queue.is_empty());
         if waits {
             self.resume_recovery(mobile_id, now, actions);
         }
@@ -222,16 +222,16 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
-        while let Some(next) = mobile.waiting.pop_front() {
+        while let Some(next) = mobile.send_queue.pop_front() {
             let Some(Connection { flow, .. }) = self.flows.at_mut(next) else {
                 continue;
             };
             if !flow.has_backlog() || !flow.may_send_on() {
-                flow.waits = false;
+                flow.is_in_send_queue = false;
                 continue;
             }
             let Some(allowance) = mobile.allowance(now) else {
-                mobile.waiting.push_front(next);
+                mobile.send_queue.push_front(next);
                 return;
             };
             let len_max = whole_segments(flow, allowance);
@@ -244,13 +244,13 @@ impl<P: Payload> Gateway<P> {
                 mobile.charge(piece.len.max(1), now);
                 if schemes::notes_transmissions(&self.settings) {
                     let end = piece.seq + piece.len + u32::from(piece.flags.has(Flags::FIN));
-                    flow.transmissions.note(piece.seq, end, Sender::Fh, now);
+                    flow.transmissions.record(piece.seq, end, Sender::Fh, now);
                 }
                 self.counters.sent_on += 1;
                 actions.push(Action::Resend(piece));
             }
-            mobile.count(flow, &mut self.budget);
-            mobile.waiting.push_back(next);
+            mobile.count_flow(flow, &mut self.budget);
+            mobile.send_queue.push_back(next);
             // The flow may not get another turn soon: its timer runs from now on.
             start_retransmit_timer(flow, mobile, &self.settings, now);
             let subject = Subject::Flow(next);

@@ -45,7 +45,7 @@ impl<P: Payload> Gateway<P> {
         let was_mute = core::mem::replace(&mut turn.flow.mute, Mute::No) != Mute::No;
         let kept = turn.shows_that_link_kept(segment, &outcome);
         if was_mute {
-            turn.flow.probed = None;
+            turn.flow.first_probe = None;
         }
         turn.follow_upload(flow_id, segment, payload);
         let is_back = turn.learn_of_link(segment, &outcome, is_first_copy);
@@ -159,7 +159,7 @@ impl<P: Payload> Turn<'_, P> {
         }
         mobile.radio_lost_at = mobile.radio_lost_at.max(self.scheme.radio_lost_at());
         let kept_all = self.flow.finds_link_kept_all(segment);
-        mobile.count(self.flow, self.budget);
+        mobile.count_flow(self.flow, self.budget);
         if kept_all {
             self.counters.links_that_kept += 1;
             mobile.widen_window_to_flight();

@@ -79,9 +79,9 @@ pub enum Refused {
     Replayed,
     /// Made for an earlier run of this station, or by an unknown run of a neighbour: a
     /// [`Channel::greeting`] for this one is due.
-    Unacquainted(PeerId),
+    UnknownRun(PeerId),
     /// Sealed, but not a message.
-    Senseless,
+    NotAMessage,
 }
 
 crate::counters! {
@@ -105,7 +105,7 @@ struct ReplayWindow {
 
 impl ReplayWindow {
     /// Notes a counter. False if it was seen before, or may have been.
-    fn take(&mut self, counter: u64) -> bool {
+    fn accept(&mut self, counter: u64) -> bool {
         if counter > self.newest {
             let ahead = counter - self.newest;
             self.seen = if ahead >= 128 { 0 } else { self.seen << ahead };
@@ -126,7 +126,7 @@ const RETIRED_MAX: usize = 64;
 
 /// A neighbour's present run; an incarnation of 0 is unknown.
 #[derive(Clone, Debug, Default)]
-struct Acquaintance {
+struct NeighbourRun {
     incarnation: Incarnation,
     retired: VecDeque<Incarnation>,
     /// The incarnation of the last datagram without this station's own; the next hello contains it.
@@ -137,7 +137,7 @@ struct Acquaintance {
     sent: u64,
 }
 
-impl Acquaintance {
+impl NeighbourRun {
     /// Begins another run of the neighbour. False if it is an earlier one.
     fn renew(&mut self, incarnation: Incarnation) -> bool {
         if self.retired.contains(&incarnation) {
@@ -162,7 +162,7 @@ pub struct Channel {
     cipher: XChaCha20Poly1305,
     incarnation: Incarnation,
     peers: Peers,
-    known: Vec<Acquaintance>,
+    known: Vec<NeighbourRun>,
     group_sent: u64,
     counters: ChannelCounters,
 }
@@ -174,7 +174,7 @@ impl Channel {
             cipher: XChaCha20Poly1305::new(key.secret().into()),
             key,
             incarnation: incarnation.max(1),
-            known: vec![Acquaintance::default(); peers.len()],
+            known: vec![NeighbourRun::default(); peers.len()],
             peers,
             group_sent: 0,
             counters: ChannelCounters::default(),
@@ -222,7 +222,7 @@ impl Channel {
     }
 
     /// The datagram that makes this station known to a neighbour. It is sent to all at the start, and
-    /// when [`open`](Self::open) returns [`Refused::Unacquainted`].
+    /// when [`open`](Self::open) returns [`Refused::UnknownRun`].
     pub fn greeting(&mut self, to: PeerId, nonce: &[u8; NONCE_BYTES]) -> Vec<u8> {
         self.seal_for(to, &[], &[], nonce)
     }
@@ -264,7 +264,7 @@ impl Channel {
 
     /// The content of a datagram from `from`.
     ///
-    /// Errors: the datagram changes nothing. After [`Refused::Unacquainted`] send a greeting.
+    /// Errors: the datagram changes nothing. After [`Refused::UnknownRun`] send a greeting.
     pub fn open(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Incoming, Refused> {
         let opened = self.open_datagram(datagram, from);
         match opened {
@@ -289,7 +289,7 @@ impl Channel {
             Path::Station => {
                 if ours != self.incarnation {
                     self.known[usize::from(peer.0)].hello_for = theirs;
-                    return Err(Refused::Unacquainted(peer));
+                    return Err(Refused::UnknownRun(peer));
                 }
                 let news = self.take_from_station(peer, theirs, counter)?;
                 if body.is_empty() {
@@ -322,9 +322,9 @@ impl Channel {
     ) -> Result<(), Refused> {
         let known = &mut self.known[usize::from(peer.0)];
         if known.incarnation != theirs {
-            return Err(Refused::Unacquainted(peer));
+            return Err(Refused::UnknownRun(peer));
         }
-        if !known.group.take(counter) {
+        if !known.group.accept(counter) {
             return Err(Refused::Replayed);
         }
         Ok(())
@@ -342,7 +342,7 @@ impl Channel {
         if news && !known.renew(theirs) {
             return Err(Refused::Replayed);
         }
-        if !known.unicast.take(counter) {
+        if !known.unicast.accept(counter) {
             return Err(Refused::Replayed);
         }
         Ok(news)
@@ -367,8 +367,8 @@ impl Channel {
             }
             (Path::Station, None) => Message::from_bytes(&body)
                 .map(|message| Incoming::Message(from, message))
-                .map_err(|_| Refused::Senseless),
-            _ => Err(Refused::Senseless),
+                .map_err(|_| Refused::NotAMessage),
+            _ => Err(Refused::NotAMessage),
         }
     }
 }
@@ -399,13 +399,16 @@ mod tests {
     fn of_the_newest_128_counters_each_is_taken_once_and_of_older_ones_none() {
         for ahead in [1, 127, 128, 129, u64::MAX - 200] {
             let mut window = ReplayWindow::default();
-            assert!(window.take(200) && !window.take(200));
+            assert!(window.accept(200) && !window.accept(200));
             let newest = 200 + ahead;
-            assert!(window.take(newest) && !window.take(newest), "{ahead}");
-            assert!(!window.take(newest - 128), "too old");
+            assert!(window.accept(newest) && !window.accept(newest), "{ahead}");
+            assert!(!window.accept(newest - 128), "too old");
             let is_new = newest - 127 != 200;
-            assert_eq!(window.take(newest - 127), is_new, "{ahead}");
-            assert!(!window.take(newest - 127) && !window.take(200), "{ahead}");
+            assert_eq!(window.accept(newest - 127), is_new, "{ahead}");
+            assert!(
+                !window.accept(newest - 127) && !window.accept(200),
+                "{ahead}"
+            );
         }
     }
 }

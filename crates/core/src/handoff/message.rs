@@ -17,7 +17,7 @@ pub enum Outcome {
     /// The mobile was not there.
     NotHere,
     /// It was there; the state of its flows follows.
-    Yielded {
+    StateFollows {
         /// Datagrams of the transfer.
         datagrams: u16,
     },
@@ -34,7 +34,7 @@ impl Outcome {
     fn write(self, w: &mut Writer) {
         match self {
             Self::NotHere => w.u8(0),
-            Self::Yielded { datagrams } => {
+            Self::StateFollows { datagrams } => {
                 w.u8(1);
                 w.u16(datagrams);
             }
@@ -49,7 +49,7 @@ impl Outcome {
     fn read(r: &mut Reader<'_>) -> Option<Self> {
         Some(match r.u8()? {
             0 => Self::NotHere,
-            1 => Self::Yielded {
+            1 => Self::StateFollows {
                 datagrams: r.u16()?,
             },
             2 => Self::Stale {
@@ -402,7 +402,7 @@ mod tests {
             Body::TakeOver(claim.clone()),
             Body::Yours(claim),
             answer(Outcome::NotHere),
-            answer(Outcome::Yielded { datagrams: 17 }),
+            answer(Outcome::StateFollows { datagrams: 17 }),
             answer(Outcome::Stale { epoch: 9, station }),
             Body::State(StatePart {
                 epoch,

@@ -37,7 +37,7 @@ pub(super) struct Requests {
 
 impl Requests {
     /// A request that is sent now, and repeated after `retry`.
-    pub(super) fn first(peers: &[PeerId], retry: Duration, now: Instant) -> Option<Self> {
+    pub(super) fn new(peers: &[PeerId], retry: Duration, now: Instant) -> Option<Self> {
         (!peers.is_empty()).then(|| Self {
             unanswered: peers.to_vec(),
             tries: 1,
@@ -84,14 +84,14 @@ pub(super) struct Mobile<C> {
     pub claim: (u64, StationId),
     pub owner: Owner,
     /// The epoch with which it came here; [`claim`](Self::claim) may have risen since.
-    pub came_with: u64,
+    pub arrival_epoch: u64,
     /// The neighbour that has sent `claim`, even if it is silent now.
     pub claimed_by: Option<PeerId>,
     /// The mobile moved on before the old station had sent the state of all of its flows.
     pub has_partial_state: bool,
     /// Until then a full buffer drops the newest packets, not the oldest: the station that has the mobile
     /// now may request what the engine here had cached.
-    pub front_until: Instant,
+    pub drop_newest_until: Instant,
     /// A neighbour's claim is valid until then.
     pub owner_until: Instant,
     /// Buffering until then, while the mobile is elsewhere.
@@ -126,10 +126,10 @@ impl<C: Copied> Mobile<C> {
             addresses: Vec::new(),
             claim: (0, StationId::default()),
             owner: Owner::Unknown,
-            came_with: 0,
+            arrival_epoch: 0,
             claimed_by: None,
             has_partial_state: false,
-            front_until: Instant::ZERO,
+            drop_newest_until: Instant::ZERO,
             owner_until: Instant::ZERO,
             buffering_until: None,
             members: Vec::new(),
@@ -202,7 +202,7 @@ impl<C: Copied> Mobile<C> {
     /// True if a message is about the take-over by this station: with the epoch with which the mobile
     /// came, or a later one that it has raised here.
     pub(super) fn is_of_this_take_over(&self, epoch: u64) -> bool {
-        self.owner == Owner::Me && (self.came_with..=self.claim.0).contains(&epoch)
+        self.owner == Owner::Me && (self.arrival_epoch..=self.claim.0).contains(&epoch)
     }
 
     /// The mobile has moved on to another neighbour with this epoch: the part of its state that has not

@@ -260,7 +260,7 @@ fn a_neighbour_forgets_packets_that_are_older_than_its_buffering_time() {
 }
 
 #[test]
-fn a_mobile_that_is_about_to_go_makes_its_station_ask_and_copy() {
+fn a_mobile_that_is_about_to_leave_makes_its_station_send_requests_and_copies() {
     let mut west = station(1);
     registers(&mut west, 4, at(0));
     assert_eq!(
@@ -312,7 +312,7 @@ fn the_new_station_purges_up_to_the_ack_and_delivers_what_the_mh_lacks() {
     receives(
         &mut east,
         WEST,
-        answer(5, Outcome::Yielded { datagrams: 1 }),
+        answer(5, Outcome::StateFollows { datagrams: 1 }),
         at(11),
     );
     let actions = receives(&mut east, WEST, part(5, &[state(200, 300)]), at(12));
@@ -320,7 +320,10 @@ fn the_new_station_purges_up_to_the_ack_and_delivers_what_the_mh_lacks() {
     assert_eq!(delivered(&actions), [200], "100 is at the MH");
     assert_eq!(
         actions.last(),
-        Some(&HandoffAction::Go(vec![FlowKey { fh: FH, mh: MH }]))
+        Some(&HandoffAction::ResumeSending(vec![FlowKey {
+            fh: FH,
+            mh: MH
+        }]))
     );
     assert_eq!(role(&east, at(12)), Role::Forwarding);
     assert_eq!(east.buffered_bytes(), 0);

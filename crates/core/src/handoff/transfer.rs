@@ -169,7 +169,7 @@ pub struct Receiving {
 impl Receiving {
     /// Handles the datagram `number` of `count`. Returns its records if it is new. Acknowledge it in
     /// both cases.
-    pub fn take(&mut self, number: u16, count: u16, bytes: &[u8]) -> Vec<Vec<u8>> {
+    pub fn handle_datagram(&mut self, number: u16, count: u16, bytes: &[u8]) -> Vec<Vec<u8>> {
         if number >= count {
             return Vec::new();
         }
@@ -219,7 +219,7 @@ mod tests {
             now = now.max(due);
             for (number, bytes) in sending.poll_transmit(now) {
                 for _ in 0..fate() {
-                    got.extend(receiving.take(number, sending.count(), &bytes));
+                    got.extend(receiving.handle_datagram(number, sending.count(), &bytes));
                     for _ in 0..fate() {
                         sending.acknowledge(number);
                     }
@@ -258,9 +258,9 @@ mod tests {
     #[test]
     fn impossible_numbers_change_nothing() {
         let mut receiving = Receiving::default();
-        assert!(receiving.take(3, 3, &[0, 1, 7]).is_empty());
+        assert!(receiving.handle_datagram(3, 3, &[0, 1, 7]).is_empty());
         assert!(!receiving.is_complete());
-        assert_eq!(receiving.take(0, 1, &[0, 1, 7, 0, 9, 1]), [[7]]);
+        assert_eq!(receiving.handle_datagram(0, 1, &[0, 1, 7, 0, 9, 1]), [[7]]);
         assert!(receiving.is_complete());
     }
 }

@@ -94,7 +94,7 @@ fn the_newest_packets_of_each_flow_go_out_in_order_and_flows_in_turn() {
     let (mut keeper, mut edge) = down();
     for number in 0..20 {
         let flow = flow(number % 2, TCP);
-        keeper.take(packet(flow, number, Answers::Many), true, at(10), &mut edge);
+        keeper.handle_packet(packet(flow, number, Answers::Many), true, at(10), &mut edge);
     }
     assert!(edge.take_sent().is_empty(), "the link is down");
     keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(20), &mut edge);
@@ -106,7 +106,7 @@ fn the_newest_packets_of_each_flow_go_out_in_order_and_flows_in_turn() {
 #[test]
 fn a_packet_of_the_peer_ends_an_outage_unless_it_was_on_its_way_before() {
     let (mut keeper, mut edge) = down();
-    keeper.take(
+    keeper.handle_packet(
         packet(flow(0, TCP), 1, Answers::Many),
         true,
         at(10),
@@ -122,7 +122,7 @@ fn a_packet_of_the_peer_ends_an_outage_unless_it_was_on_its_way_before() {
 fn without_a_carrier_nothing_but_the_carrier_ends_the_outage() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
     keeper.handle_link(PEER, LinkEvent::Down, LinkSource::Carrier, at(0), &mut edge);
-    keeper.take(
+    keeper.handle_packet(
         packet(flow(0, TCP), 1, Answers::Many),
         true,
         at(10),
@@ -146,7 +146,7 @@ fn without_a_carrier_nothing_but_the_carrier_ends_the_outage() {
 fn a_silent_peer_gets_its_packets_and_is_probed_ten_times_a_second_with_the_newest() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
     for number in 0..3 {
-        keeper.take(
+        keeper.handle_packet(
             packet(flow(0, TCP), number, Answers::Many),
             true,
             at(0),
@@ -171,7 +171,7 @@ fn a_silent_peer_gets_its_packets_and_is_probed_ten_times_a_second_with_the_newe
 fn a_probe_whose_timer_is_late_is_sent_all_the_same() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
     let one = packet(flow(0, TCP), 1, Answers::Many);
-    keeper.take(one, true, at(0), &mut edge);
+    keeper.handle_packet(one, true, at(0), &mut edge);
     assert_eq!(edge.take_sent(), [1]);
     for (ms, probes) in [(99, 0), (350, 1), (449, 0), (450, 1)] {
         keeper.handle_timeout(at(ms), &mut edge);
@@ -184,7 +184,7 @@ fn repeated_reports_of_link_down_do_not_put_off_the_probes() {
     let probes = |repeats: bool| {
         let (mut keeper, mut edge) = down();
         let one = packet(flow(0, TCP), 1, Answers::Many);
-        keeper.take(one, true, at(10), &mut edge);
+        keeper.handle_packet(one, true, at(10), &mut edge);
         for millis in (50..20_000).step_by(50) {
             if repeats {
                 keeper.handle_link(
@@ -208,7 +208,7 @@ fn a_false_alarm_sends_nothing_twice() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
     for number in 0..30 {
         let now = at(u64::from(number));
-        keeper.take(
+        keeper.handle_packet(
             packet(flow(0, TCP), number, Answers::Many),
             true,
             now,
@@ -216,7 +216,7 @@ fn a_false_alarm_sends_nothing_twice() {
         );
     }
     keeper.see(PEER, 1, ANSWER_MAX, at(40), &mut edge);
-    keeper.take(
+    keeper.handle_packet(
         packet(flow(0, TCP), 30, Answers::Many),
         false,
         at(41),
@@ -227,15 +227,15 @@ fn a_false_alarm_sends_nothing_twice() {
 }
 
 #[test]
-fn what_a_receiver_could_mind_to_have_twice_goes_out_once() {
+fn what_a_receiver_must_not_get_twice_is_sent_once() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
-    keeper.take(
+    keeper.handle_packet(
         packet(flow(0, ICMP), 1, Answers::Many),
         true,
         at(0),
         &mut edge,
     );
-    keeper.take(
+    keeper.handle_packet(
         packet(flow(1, TCP), 2, Answers::None),
         true,
         at(0),
@@ -251,7 +251,7 @@ fn what_a_receiver_could_mind_to_have_twice_goes_out_once() {
 #[test]
 fn a_peer_without_waiting_flows_is_given_up() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
-    keeper.take(
+    keeper.handle_packet(
         packet(flow(0, TCP), 1, Answers::Many),
         true,
         at(0),
@@ -274,7 +274,7 @@ fn a_peer_without_waiting_flows_is_given_up() {
 #[test]
 fn queued_packets_go_to_no_later_owner_of_the_address() {
     let (mut keeper, mut edge) = down();
-    keeper.take(
+    keeper.handle_packet(
         packet(flow(0, TCP), 1, Answers::Many),
         true,
         at(10),
@@ -292,7 +292,7 @@ fn queued_packets_go_to_no_later_owner_of_the_address() {
 fn many_flows_go_out_at_the_pace_of_the_peers_answers() {
     let (mut keeper, mut edge) = down();
     for number in 0..100 {
-        keeper.take(
+        keeper.handle_packet(
             packet(flow(number, TCP), number, Answers::Many),
             true,
             at(0),
@@ -304,13 +304,13 @@ fn many_flows_go_out_at_the_pace_of_the_peers_answers() {
     keeper.see(PEER, 3, ANSWER_MAX, at(250), &mut edge);
     assert_eq!(edge.take_sent().len(), 6);
     // What follows of a flow that is through waits for nothing; what follows of another one does.
-    keeper.take(
+    keeper.handle_packet(
         packet(flow(0, TCP), 1_000, Answers::Many),
         true,
         at(251),
         &mut edge,
     );
-    keeper.take(
+    keeper.handle_packet(
         packet(flow(99, TCP), 1_099, Answers::Many),
         true,
         at(251),
@@ -344,7 +344,7 @@ fn a_fast_flow_without_answers_is_soon_sent_by_the_kernel_again() {
     let (mut keeper, mut edge) = down();
     let take = |keeper: &mut Keeper<u32>, edge: &mut Noted, number: u32, millis: u64| {
         let packet = packet(flow(number % 4, TCP), number, Answers::None);
-        keeper.take(packet, true, at(millis), edge);
+        keeper.handle_packet(packet, true, at(millis), edge);
     };
     for number in 0..16 {
         take(&mut keeper, &mut edge, number, 10);
@@ -373,7 +373,7 @@ fn a_fast_flow_without_answers_is_soon_sent_by_the_kernel_again() {
 fn a_reported_outage_has_its_length_and_what_was_queued() {
     let (mut keeper, mut edge) = down();
     let one = packet(flow(0, TCP), 1, Answers::Many);
-    keeper.take(one, true, at(10), &mut edge);
+    keeper.handle_packet(one, true, at(10), &mut edge);
     keeper.handle_link(
         PEER,
         LinkEvent::Up,
@@ -411,7 +411,7 @@ fn a_silence_is_an_outage_only_if_something_was_lost() {
     for (seen_at, is_outage) in [(100, false), (2_000, true)] {
         let (mut keeper, mut edge) = (Keeper::new(settings()), Noted::default());
         let one = packet(flow(0, TCP), 1, Answers::Many);
-        keeper.take(one, true, at(10), &mut edge);
+        keeper.handle_packet(one, true, at(10), &mut edge);
         keeper.see(PEER, 1, ANSWER_MAX, at(seen_at), &mut edge);
         let outage = keeper.poll_outage();
         assert_eq!(outage.is_some(), is_outage, "an answer at {seen_at} ms");
@@ -457,7 +457,7 @@ fn an_outage_of_a_peer_that_came_back_unreported_does_not_reach_into_the_next() 
     }
     assert_eq!(keeper.known_peers().count(), 1, "it was given up");
     let arrival = packet(flow(0, TCP), 1, Answers::Many);
-    keeper.take(arrival, true, at(500_000), &mut edge);
+    keeper.handle_packet(arrival, true, at(500_000), &mut edge);
     let (down, up) = (LinkEvent::Down, LinkEvent::Up);
     keeper.handle_link(PEER, down, LinkSource::Signal, at(501_000), &mut edge);
     keeper.handle_link(PEER, up, LinkSource::Signal, at(502_000), &mut edge);
@@ -475,13 +475,13 @@ fn peers_with_other_numbers_keep_their_packets_and_those_without_one_lose_them()
         peer: other,
         ..packet(flow(0, TCP), 2, Answers::Many)
     };
-    keeper.take(
+    keeper.handle_packet(
         packet(flow(0, TCP), 1, Answers::Many),
         true,
         at(10),
         &mut edge,
     );
-    keeper.take(of_other, true, at(10), &mut edge);
+    keeper.handle_packet(of_other, true, at(10), &mut edge);
     let renamed = PeerId(3);
     keeper.renumber(|peer| (peer == PEER).then_some(renamed), at(20), &mut edge);
     assert_eq!(keeper.peers().count(), 1);
@@ -501,7 +501,7 @@ fn a_smaller_limit_holds_from_the_next_packet_of_a_flow_on() {
     let (mut keeper, mut edge) = down();
     let mut take = |keeper: &mut Keeper<u32>, number| {
         let arrival = packet(flow(0, TCP), number, Answers::Many);
-        keeper.take(arrival, true, at(10), &mut edge);
+        keeper.handle_packet(arrival, true, at(10), &mut edge);
     };
     (0..4).for_each(|number| take(&mut keeper, number));
     keeper.set_settings(KeepSettings {

@@ -25,13 +25,13 @@ impl Mobile {
             link.begin_recovery();
             let initial = link.window_initial();
             // Half of what the link held before, without its queue: its rate may be lower now.
-            let held = rate.map_or(0, |rate| bytes_in(rate, self.srtt()) / 2);
-            self.window = held.max(initial);
+            let link_bytes = rate.map_or(0, |rate| bytes_in(rate, self.srtt()) / 2);
+            self.window = link_bytes.max(initial);
             return;
         }
         // Little's law: what the link had on its way and in its queue, on average.
-        let held = rate.map_or(0, |rate| bytes_in(rate, self.srtt()));
-        self.window = held.max(WINDOW_INITIAL);
+        let link_bytes = rate.map_or(0, |rate| bytes_in(rate, self.srtt()));
+        self.window = link_bytes.max(WINDOW_INITIAL);
     }
 
     /// The link's queue has overflowed.

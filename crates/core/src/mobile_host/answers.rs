@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use holdfast_wire::{Instant, SeqNum};
 
 use super::flow::HostFlow;
-use super::opening::{Closed, Opening, Step};
+use super::opening::{ClosedWindow, Opening, Step};
 use super::{
     COPIES_AFTER_FALSE_ALARM, FLOWS_SERVED_MAX, FreezeSet, HostAction, MadeAck, MobileHost,
     ORDER_LIFE, Phase, REPEATED_AFTER,
@@ -20,7 +20,7 @@ const REPETITIONS_MAX: u32 = 7;
 
 /// What is repeated to a flow that receives nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Repeated {
+pub(super) enum Repetition {
     /// This ACK.
     Ack(MadeAck),
     /// The packets that wake the FH.
@@ -29,12 +29,12 @@ pub(super) enum Repeated {
 
 /// ACKs that have no answer yet.
 #[derive(Clone, Debug)]
-pub(super) struct Unanswered {
-    pub(super) ack: Repeated,
+pub(super) struct UnansweredAcks {
+    pub(super) ack: Repetition,
     /// The flows that must answer; `None`: all live ones.
-    pub(super) flows: Option<BTreeMap<FlowKey, Closed>>,
+    pub(super) flows: Option<BTreeMap<FlowKey, ClosedWindow>>,
     pub(super) since: Instant,
-    pub(super) due: Instant,
+    pub(super) repeat_at: Instant,
     pub(super) sent: u32,
     pub(super) most: u32,
 }
@@ -57,7 +57,7 @@ impl MobileHost {
     /// Opens these flows, which are no longer among the closed ones.
     pub(super) fn open(
         &mut self,
-        opened: BTreeMap<FlowKey, Closed>,
+        opened: BTreeMap<FlowKey, ClosedWindow>,
         now: Instant,
         copies: u8,
         flows: &[HostFlow],
@@ -88,7 +88,7 @@ impl MobileHost {
                 }
             }
             self.await_answers(
-                Repeated::Ack(MadeAck::Last),
+                Repetition::Ack(MadeAck::Last),
                 Some(opened),
                 REPETITIONS_MAX,
                 now,
@@ -97,8 +97,8 @@ impl MobileHost {
     }
 
     /// Flows of the last opening that are known and have not answered it.
-    fn not_answered(&mut self, flows: &[HostFlow]) -> Vec<(FlowKey, Closed)> {
-        let Some(Unanswered {
+    fn not_answered(&mut self, flows: &[HostFlow]) -> Vec<(FlowKey, ClosedWindow)> {
+        let Some(UnansweredAcks {
             flows: Some(opened),
             since,
             ..
@@ -106,8 +106,8 @@ impl MobileHost {
         else {
             return Vec::new();
         };
-        let waits = |flow: &&HostFlow| flow.received_at.is_none_or(|at| at < since);
-        let waiting = flows.iter().filter(waits);
+        let is_unanswered = |flow: &&HostFlow| flow.received_at.is_none_or(|at| at < since);
+        let waiting = flows.iter().filter(is_unanswered);
         let waiting =
             waiting.filter_map(|flow| opened.get(&flow.key).map(|closed| (flow.key, *closed)));
         waiting.collect()
@@ -145,7 +145,7 @@ impl MobileHost {
     ) {
         let mut openings = core::mem::take(&mut self.openings);
         openings.retain(|key, opening| {
-            if opening.due() > now {
+            if opening.next_step_at() > now {
                 return true;
             }
             let flow = flows.iter().find(|flow| flow.key == *key);
@@ -153,7 +153,7 @@ impl MobileHost {
             let step = match flow {
                 Some(flow) => opening.step(flow, now),
                 // A flow that could not be read may still exist.
-                None => opening.miss(now),
+                None => opening.on_missing(now),
             };
             match step {
                 Step::Edge(edge) if edge == before => true,
@@ -178,21 +178,21 @@ impl MobileHost {
     pub(super) fn close_again(&mut self, flows: &[HostFlow], actions: &mut Vec<HostAction>) {
         let openings = core::mem::take(&mut self.openings);
         let stepped = openings.iter().map(|(key, opening)| {
-            let over = Closed {
+            let closed_window = ClosedWindow {
                 rcv_nxt: None,
                 at: opening.closed_at(),
-                round_trip: Some(opening.usual()),
+                round_trip: Some(opening.flight_time()),
                 flight: Some(opening.flight()),
             };
-            (*key, over)
+            (*key, closed_window)
         });
-        let mut again: BTreeMap<_, _> = stepped.collect();
-        for (key, over) in self.not_answered(flows) {
-            again.entry(key).or_insert(over);
+        let mut to_close: BTreeMap<_, _> = stepped.collect();
+        for (key, closed_window) in self.not_answered(flows) {
+            to_close.entry(key).or_insert(closed_window);
         }
-        for (key, over) in again {
+        for (key, closed_window) in to_close {
             if self.closed.len() < FLOWS_SERVED_MAX {
-                self.closed.insert(key, over);
+                self.closed.insert(key, closed_window);
                 actions.push(HostAction::Close(key));
             } else {
                 actions.push(HostAction::Open(key));
@@ -202,16 +202,16 @@ impl MobileHost {
 
     pub(super) fn await_answers(
         &mut self,
-        ack: Repeated,
-        flows: Option<BTreeMap<FlowKey, Closed>>,
+        ack: Repetition,
+        flows: Option<BTreeMap<FlowKey, ClosedWindow>>,
         most: u32,
         now: Instant,
     ) {
-        self.unanswered = Some(Unanswered {
+        self.unanswered = Some(UnansweredAcks {
             ack,
             flows,
             since: now,
-            due: now + REPEATED_AFTER,
+            repeat_at: now + REPEATED_AFTER,
             sent: 1,
             most,
         });
@@ -219,14 +219,14 @@ impl MobileHost {
 
     pub(super) fn send_repeated(
         &mut self,
-        ack: Repeated,
+        ack: Repetition,
         flow: &HostFlow,
         now: Instant,
         actions: &mut Vec<HostAction>,
     ) {
         match ack {
-            Repeated::Ack(ack) => self.send(flow.key, ack, 1, actions),
-            Repeated::WakeUp => {
+            Repetition::Ack(ack) => self.send(flow.key, ack, 1, actions),
+            Repetition::WakeUp => {
                 self.counters.acks_made += 1;
                 self.wake_up(flow, now, actions);
             }
@@ -243,14 +243,14 @@ impl MobileHost {
         let Some(mut unanswered) = self.unanswered.take() else {
             return;
         };
-        let waits = |flow: &&HostFlow| {
+        let is_unanswered = |flow: &&HostFlow| {
             let counts = unanswered
                 .flows
                 .as_ref()
                 .is_none_or(|keys| keys.contains_key(&flow.key));
             counts && flow.received_at.is_none_or(|at| at < unanswered.since)
         };
-        let waiting: Vec<_> = flows.iter().filter(waits).copied().collect();
+        let waiting: Vec<_> = flows.iter().filter(is_unanswered).copied().collect();
         for flow in waiting.iter().take(FLOWS_SERVED_MAX) {
             // Marked ACKs are for live flows; a closed window must be opened in any case.
             let wanted = unanswered.flows.is_some() || flow.is_live(now);
@@ -262,7 +262,7 @@ impl MobileHost {
                 self.send_repeated(unanswered.ack, flow, now, actions);
             }
         }
-        unanswered.due = now + REPEATED_AFTER * (1 << unanswered.sent);
+        unanswered.repeat_at = now + REPEATED_AFTER * (1 << unanswered.sent);
         unanswered.sent += 1;
         if unanswered.sent < unanswered.most && !waiting.is_empty() {
             self.unanswered = Some(unanswered);

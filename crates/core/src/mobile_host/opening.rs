@@ -39,7 +39,7 @@ const FIRST_BURST: u32 = 14_600;
 /// A flow that was missing this many times has ended.
 const MISSES_MAX: u32 = 8;
 /// Twice the window of a sender after a long idle time.
-const BEGINNING_TWICE: u32 = 2 * FIRST_BURST;
+const RESTART_WINDOW_TWICE: u32 = 2 * FIRST_BURST;
 /// A sender's timeout is longer than its round trip by this: Linux, `TCP_RTO_MIN`.
 const RTO_MORE: Duration = Duration::from_millis(200);
 /// A zero-window probe brings at most this, and may arrive at any time.
@@ -78,7 +78,7 @@ const RATE_PART_MIN: u32 = 2;
 
 /// The state of a flow when its window was closed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Closed {
+pub(super) struct ClosedWindow {
     /// What the MH had acknowledged; `None`: the flow was not known any more.
     pub(super) rcv_nxt: Option<SeqNum>,
     /// The time.
@@ -89,8 +89,8 @@ pub(super) struct Closed {
     pub(super) flight: Option<u32>,
 }
 
-impl Closed {
-    pub(super) fn over(flow: Option<&HostFlow>, at: Instant) -> Self {
+impl ClosedWindow {
+    pub(super) fn new(flow: Option<&HostFlow>, at: Instant) -> Self {
         match flow {
             Some(flow) => Self {
                 rcv_nxt: Some(flow.rcv_nxt),
@@ -109,13 +109,15 @@ impl Closed {
 
     /// The time in which the bytes in flight arrived. The measured round trip is too long after a queue
     /// has drained, and a time that is too long gives too low a rate.
-    fn took(&self, flow: &HostFlow) -> Option<Duration> {
-        let usual = self.round_trip.filter(|usual| !usual.is_zero())?;
+    fn flight_time(&self, flow: &HostFlow) -> Option<Duration> {
+        let round_trip = self.round_trip.filter(|round_trip| !round_trip.is_zero())?;
         let received = flow.received_at.filter(|_| self.rcv_nxt.is_some());
         // A segment that arrives later than a round trip is a zero-window probe.
-        let took = received.map(|received| received.saturating_since(self.at));
-        let took = took.filter(|took| !took.is_zero()).unwrap_or(usual);
-        Some(took.clamp(usual / ARRIVAL_PART_MIN, usual))
+        let flight_time = received.map(|received| received.saturating_since(self.at));
+        let flight_time = flight_time
+            .filter(|time| !time.is_zero())
+            .unwrap_or(round_trip);
+        Some(flight_time.clamp(round_trip / ARRIVAL_PART_MIN, round_trip))
     }
 }
 
@@ -137,36 +139,36 @@ pub(super) struct Opening {
     /// Bytes that were in flight before the freeze.
     flight: u32,
     /// The time in which they arrived.
-    usual: Duration,
+    flight_time: Duration,
     began: Instant,
     closed_at: Instant,
     /// RCV.NXT when the opening began.
-    first: SeqNum,
+    first_rcv_nxt: SeqNum,
     /// The sender was idle for longer than its timeout.
-    begins_again: bool,
+    sender_restarts: bool,
     /// Bytes that may arrive in the first round trip.
-    beginning: u32,
-    /// All bytes of `beginning` have arrived.
-    used_all: bool,
+    first_round_bytes: u32,
+    /// All bytes of `first_round_bytes` have arrived.
+    used_first_round: bool,
     /// The new round trip: from the start of the opening to the first arrival.
     round_trip: Option<Duration>,
     /// The arrivals of the last round trip.
-    came: VecDeque<(Instant, SeqNum)>,
+    arrivals: VecDeque<(Instant, SeqNum)>,
     at_rate_since: Option<Instant>,
     stepped_at: Instant,
     /// How often the flow was missing.
-    missed: u32,
+    misses: u32,
 }
 
 impl Opening {
     /// Begins; `None` if the window may open at once.
-    pub(super) fn begin(flow: &HostFlow, closed: &Closed, now: Instant) -> Option<Self> {
-        let usual = closed.took(flow)?;
-        let came = || {
+    pub(super) fn begin(flow: &HostFlow, closed: &ClosedWindow, now: Instant) -> Option<Self> {
+        let flight_time = closed.flight_time(flow)?;
+        let arrived_bytes = || {
             let before = closed.rcv_nxt?;
             Some(flow.rcv_nxt.distance_from(before))
         };
-        let flight = closed.flight.or_else(came)?;
+        let flight = closed.flight.or_else(arrived_bytes)?;
         // An edge is advertised in units of the window.
         flow.window_shift?;
         let own = flow.window_bytes();
@@ -174,26 +176,26 @@ impl Opening {
         if flight < FLIGHT_MIN || flight > own.saturating_mul(2) {
             return None;
         }
-        let idle = now.saturating_since(closed.at).saturating_sub(usual);
-        let halvings = idle.as_nanos() / (usual + RTO_MORE).as_nanos();
+        let idle = now.saturating_since(closed.at).saturating_sub(flight_time);
+        let halvings = idle.as_nanos() / (flight_time + RTO_MORE).as_nanos();
         let expected = flight >> halvings.min(31);
-        let beginning = (expected * 2).max(BEGINNING_TWICE).min(flight / 2);
+        let first_round_bytes = (expected * 2).max(RESTART_WINDOW_TWICE).min(flight / 2);
         Some(Self {
-            edge: flow.rcv_nxt + FIRST_BURST.min(beginning),
-            advertised: flow.aligned(flow.rcv_nxt + FIRST_BURST.min(beginning)),
-            beginning,
-            begins_again: halvings > 0,
-            used_all: false,
+            edge: flow.rcv_nxt + FIRST_BURST.min(first_round_bytes),
+            advertised: flow.aligned(flow.rcv_nxt + FIRST_BURST.min(first_round_bytes)),
+            first_round_bytes,
+            sender_restarts: halvings > 0,
+            used_first_round: false,
             flight,
-            usual,
+            flight_time,
             began: now,
             closed_at: closed.at,
-            first: flow.rcv_nxt,
+            first_rcv_nxt: flow.rcv_nxt,
             round_trip: None,
-            came: VecDeque::new(),
+            arrivals: VecDeque::new(),
             at_rate_since: None,
             stepped_at: now,
-            missed: 0,
+            misses: 0,
         })
     }
 
@@ -213,21 +215,21 @@ impl Opening {
     }
 
     /// The time in which these bytes arrived.
-    pub(super) const fn usual(&self) -> Duration {
-        self.usual
+    pub(super) const fn flight_time(&self) -> Duration {
+        self.flight_time
     }
 
     /// When the next step is due.
-    pub(super) fn due(&self) -> Instant {
-        let round_trip = self.round_trip.unwrap_or(self.usual);
+    pub(super) fn next_step_at(&self) -> Instant {
+        let round_trip = self.round_trip.unwrap_or(self.flight_time);
         self.stepped_at + (round_trip / STEPS).max(STEP_MIN)
     }
 
     /// The flow is missing at the moment.
-    pub(super) fn miss(&mut self, now: Instant) -> Step {
+    pub(super) fn on_missing(&mut self, now: Instant) -> Step {
         self.stepped_at = now;
-        self.missed += 1;
-        if self.missed < MISSES_MAX {
+        self.misses += 1;
+        if self.misses < MISSES_MAX {
             Step::Edge(self.advertised)
         } else {
             Step::Open
@@ -239,14 +241,17 @@ impl Opening {
         // After a pause of the caller the missed steps are not made up for, because that would be a
         // burst.
         let since = now.saturating_since(self.stepped_at);
-        let since = since.min((self.round_trip.unwrap_or(self.usual) / 4).max(STEP_MIN));
+        let since = since.min((self.round_trip.unwrap_or(self.flight_time) / 4).max(STEP_MIN));
         self.stepped_at = now;
-        let (moves, limit) = if flow.rcv_nxt.distance_from(self.first) <= PROBE_MAX {
-            let silence = (self.usual * ROUNDS_SILENT).max(SILENCE_MIN);
+        let (moves, limit) = if flow.rcv_nxt.distance_from(self.first_rcv_nxt) <= PROBE_MAX {
+            let silence = (self.flight_time * ROUNDS_SILENT).max(SILENCE_MIN);
             if now.saturating_since(self.began) >= silence {
                 return Step::Open;
             }
-            (share(self.beginning, since, self.usual), self.beginning)
+            (
+                share(self.first_round_bytes, since, self.flight_time),
+                self.first_round_bytes,
+            )
         } else {
             match self.after_first(flow.rcv_nxt, since, now) {
                 Some(step) => step,
@@ -274,33 +279,34 @@ impl Opening {
         now: Instant,
     ) -> Option<(u32, u32)> {
         let elapsed = now.saturating_since(self.began);
-        let (usual, first) = (self.usual, self.first);
+        let (flight_time, first_rcv_nxt) = (self.flight_time, self.first_rcv_nxt);
         let round_trip = *self
             .round_trip
-            .get_or_insert_with(|| elapsed.clamp(STEP_MIN, usual.max(STEP_MIN)));
+            .get_or_insert_with(|| elapsed.clamp(STEP_MIN, flight_time.max(STEP_MIN)));
         if elapsed >= round_trip * ROUNDS_MAX {
             return None;
         }
-        self.came.push_back((now, rcv_nxt));
+        self.arrivals.push_back((now, rcv_nxt));
         // One arrival that is at least a round trip old stays: `recent` counts from it.
         while self
-            .came
+            .arrivals
             .get(1)
             .is_some_and(|(at, _)| now.saturating_since(*at) >= round_trip)
         {
-            self.came.pop_front();
+            self.arrivals.pop_front();
         }
-        let before = match self.came.front() {
+        let before = match self.arrivals.front() {
             Some((at, before)) if now.saturating_since(*at) >= round_trip => *before,
-            _ => first,
+            _ => first_rcv_nxt,
         };
         let recent = rcv_nxt.distance_from(before);
         // Data sent in the second round trip arrive in the third.
         if elapsed < round_trip * FIRST_ROUND_QUARTERS / 4 {
-            self.used_all |= rcv_nxt.distance_from(first) + REMAINDER >= self.beginning;
+            self.used_first_round |=
+                rcv_nxt.distance_from(first_rcv_nxt) + REMAINDER >= self.first_round_bytes;
         }
-        let usual_share = share(self.flight, round_trip, self.usual);
-        if recent >= usual_share / 4 * AT_RATE_QUARTERS {
+        let flight_share = share(self.flight, round_trip, self.flight_time);
+        if recent >= flight_share / 4 * AT_RATE_QUARTERS {
             self.at_rate_since.get_or_insert(now);
         }
         let mut limit = self.flight;
@@ -311,15 +317,15 @@ impl Opening {
             }
             limit = limit.saturating_add(grown(self.flight / GROWTH_PART, at_rate, round_trip));
         }
-        let least = if self.used_all && elapsed < round_trip * 3 {
-            usual_share / RATE_PART_MIN
+        let least = if self.used_first_round && elapsed < round_trip * 3 {
+            flight_share / RATE_PART_MIN
         } else {
             FIRST_BURST
         };
         if self.has_room(round_trip) {
             return Some((limit, limit));
         }
-        let most = (usual_share / 4 * RATE_QUARTERS_MAX).max(FIRST_BURST);
+        let most = (flight_share / 4 * RATE_QUARTERS_MAX).max(FIRST_BURST);
         let allowance = (recent.saturating_mul(2)).clamp(least.min(most), most);
         Some((share(allowance, since, round_trip), limit))
     }
@@ -328,13 +334,13 @@ impl Opening {
     /// sender leaves a quarter of the bytes in flight in the queue during its slow start. A sender that
     /// does not restart sends the half that the window did not allow.
     fn has_room(&self, round_trip: Duration) -> bool {
-        let enough = if self.begins_again {
-            round_trip * 3 <= self.usual * 2
+        let enough = if self.sender_restarts {
+            round_trip * 3 <= self.flight_time * 2
         } else {
-            round_trip * 2 <= self.usual
+            round_trip * 2 <= self.flight_time
         };
         // A segment this soon was no answer: the link had queued it.
-        enough && round_trip * ARRIVAL_PART_MIN >= self.usual
+        enough && round_trip * ARRIVAL_PART_MIN >= self.flight_time
     }
 }
 

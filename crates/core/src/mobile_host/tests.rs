@@ -362,7 +362,7 @@ fn an_outage_without_a_warning_closes_nothing_and_ends_in_three_acks() {
 }
 
 #[test]
-fn today_who_was_not_closed_is_left_to_its_sender() {
+fn today_a_flow_that_was_not_closed_is_left_to_its_sender() {
     let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
     settings.set = FreezeSet::Today;
     let mut bench = Bench::new(settings);
@@ -418,7 +418,7 @@ fn two_link_sources_that_report_one_link_up_cause_one_set_of_acks() {
 }
 
 #[test]
-fn the_marked_ack_goes_once_to_who_answers_and_again_to_who_does_not() {
+fn the_marked_ack_is_sent_once_to_fhs_that_answer_and_repeated_to_the_others() {
     let mut bench = Bench::of(MobileScheme::Mtcp);
     bench.link(LinkEvent::Down, at(0));
     let keys = bench.keys();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use holdfast_wire::Instant;
 
 use super::flow::{HostFlow, ROUND_TRIP_UNKNOWN, served};
-use super::opening::{Closed, Opening};
+use super::opening::{ClosedWindow, Opening};
 use super::{
     ADOPTION, COPIES_AFTER_FALSE_ALARM, FLOWS_SERVED_MAX, FreezeSet, HostAction, MadeAck,
     MobileHost, MobileHostSettings, MobileScheme, ORDER_RENEWAL, Phase, WARNED_MAX,
@@ -103,7 +103,7 @@ impl MobileHost {
                 }
             }
             if at <= now {
-                self.close(flow.key, Closed::over(Some(flow), now), now, actions);
+                self.close(flow.key, ClosedWindow::new(Some(flow), now), now, actions);
             } else {
                 self.pending.insert(flow.key, at);
             }
@@ -121,19 +121,31 @@ impl MobileHost {
         let due: Vec<_> = self.pending.iter().filter_map(is_due).collect();
         let known: BTreeMap<_, _> = flows.iter().map(|flow| (flow.key, flow)).collect();
         for key in due {
-            let over = Closed::over(known.get(&key).copied(), now);
-            self.close(key, over, now, actions);
+            let closed_window = ClosedWindow::new(known.get(&key).copied(), now);
+            self.close(key, closed_window, now, actions);
         }
     }
 
-    fn close(&mut self, key: FlowKey, over: Closed, now: Instant, actions: &mut Vec<HostAction>) {
+    fn close(
+        &mut self,
+        key: FlowKey,
+        closed_window: ClosedWindow,
+        now: Instant,
+        actions: &mut Vec<HostAction>,
+    ) {
         self.pending.remove(&key);
         if self.closed.len() >= FLOWS_SERVED_MAX {
             return;
         }
         let before = self.openings.remove(&key);
         let flight = before.as_ref().map(Opening::flight);
-        self.closed.insert(key, Closed { flight, ..over });
+        self.closed.insert(
+            key,
+            ClosedWindow {
+                flight,
+                ..closed_window
+            },
+        );
         self.closed_since.get_or_insert(now);
         self.counters.frozen += 1;
         actions.push(HostAction::Close(key));
@@ -147,7 +159,7 @@ impl MobileHost {
     /// receives nothing, and its window is closed again with the report.
     fn opens_at(
         &self,
-        closed: &Closed,
+        closed: &ClosedWindow,
         down_expected_at: Option<Instant>,
         until: Instant,
     ) -> Instant {

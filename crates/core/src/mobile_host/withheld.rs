@@ -51,9 +51,9 @@ const GAP_QUARTERS: u32 = 3;
 /// The FH pauses if nothing comes for a round trip and this. Linux probes for a lost tail
 /// 200 ms or more after a round trip (`tcp_schedule_loss_probe`); RFC 8985, 7.2 has two round
 /// trips and the longest delay of an ACK.
-const QUIET: Duration = Duration::from_millis(50);
+const PAUSE_MARGIN: Duration = Duration::from_millis(50);
 /// The FH counts as pausing after this time at the latest.
-const QUIET_MAX: Duration = Duration::from_millis(500);
+const PAUSE_AFTER_MAX: Duration = Duration::from_millis(500);
 /// No segment is withheld in an answer that began less than this time ago. Longer answers are downloads: a segment and
 /// a round trip are a small part of them.
 pub const ANSWER: Duration = Duration::from_secs(2);
@@ -76,7 +76,7 @@ pub struct SegmentBoundaries {
 
 impl SegmentBoundaries {
     /// Notes data. If they do not continue the known boundaries, these begin anew.
-    pub(crate) fn note(&mut self, seq: SeqNum, len: u32, segment_bytes: u32) {
+    pub(crate) fn add(&mut self, seq: SeqNum, len: u32, segment_bytes: u32) {
         let segment_bytes = segment_bytes.min(len);
         let follows = seq == self.end && self.segment_bytes != 0;
         // All segments so far are whole, and the new ones are as long. A shorter one may be the last.
@@ -136,7 +136,7 @@ impl SegmentBoundaries {
     /// Their windows have the right edge of the MH's own, rounded down to its unit. If the window field cannot hold
     /// that, there is no ACK. Nor is there one further below than the window: an FH drops it as an old one
     /// (RFC 5961, 5.2).
-    pub fn steps(
+    pub fn acks_below(
         &self,
         own: AckAndWindow,
         scale: u8,
@@ -201,7 +201,7 @@ pub fn lowered(
 
 /// Data of the FH, as they arrive: a super-segment is one piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FromFh {
+pub struct FhData {
     /// The first byte.
     pub seq: SeqNum,
     /// Bytes of payload, more than 0.
@@ -214,7 +214,7 @@ pub struct FromFh {
 
 /// A segment of the MH at egress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FromMh {
+pub struct MhSegment {
     /// What it acknowledges, and its window.
     pub own: AckAndWindow,
     /// The MH's window scale; `None`: it is unknown, and no segment is withheld.
@@ -228,8 +228,8 @@ pub struct FromMh {
 }
 
 /// The FH counts as pausing after this time without a newly withheld segment.
-pub fn quiet(srtt: Option<Duration>) -> Duration {
-    (srtt.unwrap_or_default() + QUIET).min(QUIET_MAX)
+pub fn pause_after(srtt: Option<Duration>) -> Duration {
+    (srtt.unwrap_or_default() + PAUSE_MARGIN).min(PAUSE_AFTER_MAX)
 }
 
 /// The lowest number that may leave: the highest number that has left, or the released one.
@@ -282,12 +282,12 @@ pub struct WithheldSegment {
     /// The released number: no lower one leaves.
     released: Option<SeqNum>,
     /// While a segment is withheld: the MH's own number, and when it was last lowered.
-    held: Option<(SeqNum, Instant)>,
+    lowered_ack: Option<(SeqNum, Instant)>,
 }
 
 impl WithheldSegment {
     /// Data of the FH have come. `rtt`: the newest round trip.
-    pub fn handle_fh_data(&mut self, data: &FromFh, rtt: Option<Duration>, now: Instant) {
+    pub fn handle_fh_data(&mut self, data: &FhData, rtt: Option<Duration>, now: Instant) {
         if data.len == 0 {
             return;
         }
@@ -300,7 +300,7 @@ impl WithheldSegment {
         if !is_first && data.seq.after(self.boundaries.end) {
             self.beyond_gap = Some(end);
         }
-        self.boundaries.note(data.seq, data.len, data.segment_bytes);
+        self.boundaries.add(data.seq, data.len, data.segment_bytes);
         if data.push {
             self.pushed_end = Some(end);
         }
@@ -312,7 +312,7 @@ impl WithheldSegment {
         let Some(rtt) = rtt else {
             return;
         };
-        self.shortest.note(rtt, now);
+        self.shortest.add(rtt, now);
         let epoch = rtt.clamp(EPOCH_MIN, EPOCH_MAX);
         if self.begins_answer(now) {
             self.answer_at = now;
@@ -363,7 +363,7 @@ impl WithheldSegment {
     /// not one that it has just woken.
     pub fn handle_mh_segment(
         &mut self,
-        segment: &FromMh,
+        segment: &MhSegment,
         ordered: bool,
         now: Instant,
     ) -> AckAndWindow {
@@ -394,7 +394,7 @@ impl WithheldSegment {
             _ => own,
         };
         self.acked_out = Some(leaves.ack);
-        self.held = (leaves.ack != own.ack).then_some((own.ack, now));
+        self.lowered_ack = (leaves.ack != own.ack).then_some((own.ack, now));
         leaves
     }
 
@@ -405,13 +405,13 @@ impl WithheldSegment {
 
     /// When [`handle_timeout`](Self::handle_timeout) is due: the FH pauses then.
     pub fn poll_timeout(&self, srtt: Option<Duration>) -> Option<Instant> {
-        let (_, at) = self.held?;
-        Some(at + quiet(srtt))
+        let (_, at) = self.lowered_ack?;
+        Some(at + pause_after(srtt))
     }
 
     /// If it is due: releases the withheld segment, before the FH probes for it. Returns the number of the made ACK.
     pub fn handle_timeout(&mut self, srtt: Option<Duration>, now: Instant) -> Option<SeqNum> {
-        let (ack, _) = self.held?;
+        let (ack, _) = self.lowered_ack?;
         if now < self.poll_timeout(srtt)? {
             return None;
         }
@@ -426,7 +426,7 @@ impl WithheldSegment {
         self.is_bulk = false;
         self.epoch_at = now;
         self.epoch_segments = 0;
-        self.held = None;
+        self.lowered_ack = None;
     }
 
     /// Where segments of the FH end.
@@ -460,7 +460,7 @@ impl WithheldSegment {
     }
 
     /// Whether a segment is withheld.
-    pub const fn is_held(&self) -> bool {
-        self.held.is_some()
+    pub const fn is_withholding(&self) -> bool {
+        self.lowered_ack.is_some()
     }
 }

@@ -181,7 +181,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
 
     /// A flow may have frozen, or closed the FH's window, without a report of link down.
     fn on_link_up(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-        if self.m.is_frozen() || matches!(self.sh.state(), sh_tcp::Window::Shrunk) {
+        if self.m.is_frozen() || matches!(self.sh.state(), sh_tcp::WindowState::Shrunk) {
             self.on_reconnected(flow, cx);
         }
     }
@@ -223,7 +223,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
                 Verdict::Forward
             };
         }
-        if m_tcp::takes(self, flow, segment, backlog, cx) {
+        if m_tcp::may_forward(self, flow, segment, backlog, cx) {
             return if self.offer(flow, segment, cx.actions) {
                 Verdict::Suppress
             } else {
@@ -407,10 +407,10 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
             return None;
         }
         Some(match (self.m.is_frozen(), self.sh.state()) {
-            (_, sh_tcp::Window::Shrunk) => "shrunk",
+            (_, sh_tcp::WindowState::Shrunk) => "shrunk",
             (true, _) => "frozen",
-            (false, sh_tcp::Window::Recovering) => "reopening",
-            (false, sh_tcp::Window::NoShrink) => "split",
+            (false, sh_tcp::WindowState::Recovering) => "reopening",
+            (false, sh_tcp::WindowState::NoShrink) => "split",
         })
     }
 

@@ -43,7 +43,7 @@ pub(super) mod uplink;
 
 use auto::OwnLosses;
 use dup_acks::DupAcks;
-pub(crate) use echo::Echo;
+pub(crate) use echo::EchoTimer;
 use fh_report::{FhReport, StandingRtt};
 use fixed_half::FixedHalf;
 pub use holdfast_settings::snoop::{SnoopSet, SnoopSettings};
@@ -268,7 +268,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
             }
         }
         if today && matches!(insertion, Insertion::Cached { .. }) {
-            flow.transmissions.note(seq, end, Sender::Fh, cx.now);
+            flow.transmissions.record(seq, end, Sender::Fh, cx.now);
         }
         if expects_changing_rates(cx.settings) {
             // The next ACK starts the timer again.
@@ -472,7 +472,7 @@ fn retransmit<P: Payload>(
     cx: &mut Context<'_, P>,
 ) {
     let end = piece.seq + piece.len + u32::from(piece.flags.has(Flags::FIN));
-    flow.transmissions.note(piece.seq, end, sender, cx.now);
+    flow.transmissions.record(piece.seq, end, sender, cx.now);
     cx.counters.repaired += 1;
     cx.actions.push(Action::Resend(piece));
 }

@@ -15,7 +15,7 @@ const NO_ANSWER: &str = "the packet worker does not answer";
 
 /// What the daemon does at an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Serving {
+pub(super) enum LinkService {
     /// It takes packets.
     Taken,
     /// It tries to attach: the last try has failed.
@@ -25,16 +25,17 @@ pub(super) enum Serving {
 }
 
 /// What the service manager and the status show of interfaces.
-pub(super) fn shown(links: &[(&str, Serving)], scheme: &str) -> Vec<String> {
+pub(super) fn shown(links: &[(&str, LinkService)], scheme: &str) -> Vec<String> {
     let named = |serving| {
         let of_kind = links.iter().filter(|(_, other)| *other == serving);
         let names: Vec<_> = of_kind.map(|(name, _)| *name).collect();
         (!names.is_empty()).then(|| names.join(", "))
     };
-    let served = named(Serving::Taken).map(|names| format!("serves {names}, scheme {scheme}"));
-    let passed_by = named(Serving::PassedBy)
+    let served = named(LinkService::Taken).map(|names| format!("serves {names}, scheme {scheme}"));
+    let passed_by = named(LinkService::PassedBy)
         .map(|names| format!("cannot attach to {names}, and packets pass by"));
-    let awaited = named(Serving::Awaited).map(|names| format!("waits for the interface {names}"));
+    let awaited =
+        named(LinkService::Awaited).map(|names| format!("waits for the interface {names}"));
     [served, passed_by, awaited].into_iter().flatten().collect()
 }
 
@@ -190,11 +191,11 @@ impl WirelessLink {
     }
 
     /// What the daemon does at the interface.
-    pub(super) const fn serving(&self) -> Serving {
+    pub(super) const fn serving(&self) -> LinkService {
         match self.interface.id {
-            _ if self.workers.is_attached() => Serving::Taken,
-            Some(_) => Serving::PassedBy,
-            None => Serving::Awaited,
+            _ if self.workers.is_attached() => LinkService::Taken,
+            Some(_) => LinkService::PassedBy,
+            None => LinkService::Awaited,
         }
     }
 
@@ -223,10 +224,10 @@ mod tests {
     #[test]
     fn an_interface_that_is_there_is_not_waited_for() {
         let links = [
-            ("wlan0", Serving::Taken),
-            ("wlan1", Serving::PassedBy),
-            ("wlan2", Serving::Awaited),
-            ("wlan3", Serving::Taken),
+            ("wlan0", LinkService::Taken),
+            ("wlan1", LinkService::PassedBy),
+            ("wlan2", LinkService::Awaited),
+            ("wlan3", LinkService::Taken),
         ];
         assert_eq!(
             shown(&links, "auto"),

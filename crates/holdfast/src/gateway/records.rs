@@ -74,7 +74,7 @@ impl Records {
                 let found: Vec<_> = left.iter().filter_map(FlowRecord::from_bytes).collect();
                 // A new engine reads them after a panic.
                 for record in &found {
-                    records.note(record);
+                    records.update(record);
                 }
                 Ok((records, found, Some(error)))
             }
@@ -144,7 +144,7 @@ impl Records {
 
     /// Writes a flow's record, or frees its slot when it has ended. Without a free slot nothing is
     /// written: a successor treats the flow as one that it never tracked.
-    pub(super) fn note(&mut self, record: &FlowRecord) {
+    pub(super) fn update(&mut self, record: &FlowRecord) {
         if record.gone {
             if let Some(slot) = self.slots.remove(&record.key) {
                 self.forget(slot);
@@ -199,12 +199,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("flows");
         let (mut records, ..) = Records::open(&path, 2).unwrap();
-        records.note(&record(1, None));
-        records.note(&record(2, Some(5)));
-        records.note(&record(3, None));
-        records.note(&record(4, Some(7)));
+        records.update(&record(1, None));
+        records.update(&record(2, Some(5)));
+        records.update(&record(3, None));
+        records.update(&record(4, Some(7)));
         // Nothing can be given up for this one.
-        records.note(&record(5, Some(9)));
+        records.update(&record(5, Some(9)));
         let mut owed: Vec<_> = records.read().iter().map(|one| one.owed).collect();
         owed.sort_unstable_by_key(|owed| owed.map(SeqNum::get));
         assert_eq!(owed, [Some(SeqNum::new(5)), Some(SeqNum::new(7))]);
@@ -216,22 +216,22 @@ mod tests {
         let path = directory.path().join("flows");
         let (mut records, found, _) = Records::open(&path, 2).unwrap();
         assert!(found.is_empty());
-        records.note(&record(1, None));
-        records.note(&record(2, Some(5)));
-        records.note(&record(3, None));
-        records.note(&record(2, Some(9)));
-        records.note(&FlowRecord {
+        records.update(&record(1, None));
+        records.update(&record(2, Some(5)));
+        records.update(&record(3, None));
+        records.update(&record(2, Some(9)));
+        records.update(&FlowRecord {
             gone: true,
             ..record(1, None)
         });
-        records.note(&FlowRecord {
+        records.update(&FlowRecord {
             gone: true,
             ..record(7, None)
         });
         drop(records);
         let (mut records, found, _) = Records::open(&path, 2).unwrap();
         assert_eq!(found, [record(2, Some(9))]);
-        records.note(&record(4, None));
+        records.update(&record(4, None));
         drop(records);
         let (_, mut found, _) = Records::open(&path, 2).unwrap();
         found.sort_by_key(|record| record.key.mh.port);
@@ -246,7 +246,7 @@ mod tests {
         std::fs::write(&path, twice.concat()).unwrap();
         let (mut records, found, _) = Records::open(&path, 2).unwrap();
         assert_eq!(found, [record(1, Some(5))]);
-        records.note(&record(2, None));
+        records.update(&record(2, None));
         assert_eq!(records.read().len(), 2);
     }
 
@@ -254,9 +254,9 @@ mod tests {
     fn records_in_memory_are_there_for_an_engine_that_is_made_anew() {
         let mut records = Records::in_memory(2);
         assert!(records.read().is_empty() && !records.outlive_the_process());
-        records.note(&record(1, None));
-        records.note(&record(2, None));
-        records.note(&record(3, None));
+        records.update(&record(1, None));
+        records.update(&record(2, None));
+        records.update(&record(3, None));
         assert_eq!(records.read().len(), 2);
     }
 }

@@ -77,7 +77,7 @@ holdfast_core::counters! {
 const JOIN_AGAIN: Duration = Duration::from_secs(1);
 
 /// The least time between two requests for a session with one neighbour.
-const ACQUAINT_INTERVAL: Duration = Duration::from_millis(100);
+const GREETING_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What becomes of a downlink segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +163,7 @@ impl Station {
             is_readable: true,
         };
         for peer in ids {
-            station.acquaint(peer);
+            station.send_greeting(peer);
         }
         station
     }
@@ -187,7 +187,7 @@ impl Station {
         self.not_joined.0.clear();
         self.greeted.clear();
         for peer in ids {
-            self.acquaint(peer);
+            self.send_greeting(peer);
         }
     }
 
@@ -328,10 +328,10 @@ impl Station {
                 }
                 Ok(Incoming::Greeting(None)) => {}
                 Ok(Incoming::Greeting(Some(peer))) => {
-                    self.acquaint(peer);
+                    self.send_greeting(peer);
                     self.with(|handoff, actions| handoff.handle_restart(peer, actions));
                 }
-                Err(Refused::Unacquainted(peer)) => self.acquaint(peer),
+                Err(Refused::UnknownRun(peer)) => self.send_greeting(peer),
                 Err(refused) => tracing::debug!(%from, ?refused, "handoff"),
             }
         }
@@ -414,12 +414,12 @@ impl Station {
         }
     }
 
-    /// Greets a neighbour, but not again within [`ACQUAINT_INTERVAL`]: otherwise each replayed datagram
+    /// Greets a neighbour, but not again within [`GREETING_INTERVAL`]: otherwise each replayed datagram
     /// with its address would cause a greeting.
-    fn acquaint(&mut self, peer: PeerId) {
+    fn send_greeting(&mut self, peer: PeerId) {
         let now = now();
         let last = self.greeted.insert(peer, now);
-        if last.is_some_and(|last| now.saturating_since(last) < ACQUAINT_INTERVAL) {
+        if last.is_some_and(|last| now.saturating_since(last) < GREETING_INTERVAL) {
             self.greeted.extend(last.map(|last| (peer, last)));
             return;
         }

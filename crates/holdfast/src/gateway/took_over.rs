@@ -18,12 +18,12 @@ use tokio::time::timeout;
 /// A program that runs for longer is killed.
 const COMMAND_MAX: Duration = Duration::from_secs(10);
 
-/// The running programs, by the addresses of their mobile. `again`: programs to run once more, because
+/// The running programs, by the addresses of their mobile. `to_repeat`: programs to run once more, because
 /// the mobile has come again meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct TookOver {
     running: RefCell<BTreeSet<Vec<IpAddr>>>,
-    again: RefCell<BTreeSet<Vec<IpAddr>>>,
+    to_repeat: RefCell<BTreeSet<Vec<IpAddr>>>,
 }
 
 impl TookOver {
@@ -31,14 +31,14 @@ impl TookOver {
     /// has ended.
     pub(super) fn run(self: &Rc<Self>, command: PathBuf, addresses: Vec<IpAddr>) {
         if !self.running.borrow_mut().insert(addresses.clone()) {
-            self.again.borrow_mut().insert(addresses);
+            self.to_repeat.borrow_mut().insert(addresses);
             return;
         }
         let this = Rc::clone(self);
         tokio::task::spawn_local(async move {
             loop {
                 run_command(&command, &addresses).await;
-                if !this.again.borrow_mut().remove(&addresses) {
+                if !this.to_repeat.borrow_mut().remove(&addresses) {
                     break;
                 }
             }

@@ -48,7 +48,7 @@ const POOL_SPARE_BYTES: usize = 16 << 20;
 const LEAVE_MAX: Duration = Duration::from_secs(1);
 
 /// A leaving worker checks at this interval whether bytes are still owed.
-const OWED_LOOK: Duration = Duration::from_millis(20);
+const OWED_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A worker that never waits reads its neighbours' messages once in this number of turns.
 const NEIGHBOURS_EVERY: u32 = 16;
@@ -144,7 +144,7 @@ pub(super) struct Worker {
     /// The latest time to stop, once ordered to.
     leave_by: Option<Instant>,
     /// When the worker next checks whether bytes are owed.
-    owed_look_at: Instant,
+    owed_check_at: Instant,
     /// Frames to read of each direction in the next turn. A direction that was silent in
     /// the last turn is read once before the next wait. If frames are far between, a second
     /// read would find nothing.
@@ -216,7 +216,7 @@ impl Worker {
             outages,
             drain,
             leave_by: None,
-            owed_look_at: Instant::ZERO,
+            owed_check_at: Instant::ZERO,
             quota: [BATCH_FRAMES; 2],
             starved: false,
             station,
@@ -422,7 +422,7 @@ impl Worker {
                     emit::send_unreachable(&self.path, unreachable, &self.engine)
                 }
                 Action::Record(record) => {
-                    self.records.note(record);
+                    self.records.update(record);
                     Ok(())
                 }
             };
@@ -459,10 +459,10 @@ impl Worker {
             return true;
         }
         // The sum goes over all flows: too slow for each turn.
-        if now < self.owed_look_at {
+        if now < self.owed_check_at {
             return false;
         }
-        self.owed_look_at = now + OWED_LOOK;
+        self.owed_check_at = now + OWED_CHECK_INTERVAL;
         self.engine.owed_bytes() == 0
     }
 

@@ -34,7 +34,7 @@ impl KeepWorker {
             Command::AllLinks { event, source } => {
                 // The carrier goes down and up with the link.
                 if !matches!(event, LinkEvent::GoingDownSoon(_)) {
-                    self.mind_neighbours(Some(event == LinkEvent::Up));
+                    self.restore_neighbours(Some(event == LinkEvent::Up));
                 }
                 let peers = self.edge.path.table().followed();
                 self.handle_link(&peers, event, source);

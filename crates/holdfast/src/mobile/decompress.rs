@@ -182,7 +182,7 @@ impl Worker {
                 }
                 let header = packet.header();
                 if let Some(header) = header.and_then(|own| restored_header(own, flags, payload)) {
-                    self.detour.give(header.as_bytes(), payload)?;
+                    self.detour.deliver(header.as_bytes(), payload)?;
                 }
             }
             Restored::Dropped(reason) => tracing::debug!(?reason, "not restored"),

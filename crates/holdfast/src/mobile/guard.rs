@@ -35,9 +35,9 @@ pub(super) const READY_WITHIN: Duration = Duration::from_secs(5);
 /// The same for a guard that replaces another: the daemon's other work waits meanwhile.
 pub(super) const READY_AGAIN_WITHIN: Duration = Duration::from_secs(1);
 /// The guard checks the daemon's deadline at this interval while something is closed.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Copies of the ACK that opens a window, the first time.
-const COPIES: u8 = 3;
+const FIRST_ACK_COPIES: u8 = 3;
 /// After the daemon's end the ACK may be lost in an outage. It is repeated after this time, and then
 /// after twice the wait before.
 const REPEATED_AFTER: Duration = Duration::from_millis(100);
@@ -68,7 +68,7 @@ pub(crate) struct GuardArgs {
 pub(super) struct Guard {
     child: Child,
     pipe: ChildStdin,
-    watching: bool,
+    has_closed_windows: bool,
 }
 
 impl Guard {
@@ -104,7 +104,7 @@ impl Guard {
         let guard = Self {
             child,
             pipe,
-            watching: false,
+            has_closed_windows: false,
         };
         match is_ready(ready, within) {
             Ok(true) => Ok(guard),
@@ -118,16 +118,16 @@ impl Guard {
     }
 
     /// Whether the process still runs.
-    pub(super) fn lives(&mut self) -> bool {
+    pub(super) fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Notifies the guard that something is closed, or that nothing is any more.
-    pub(super) fn watch(&mut self, something: bool) {
-        if self.watching != something {
-            self.watching = something;
+    pub(super) fn watch(&mut self, has_closed_windows: bool) {
+        if self.has_closed_windows != has_closed_windows {
+            self.has_closed_windows = has_closed_windows;
             // Without a guard, windows open only when their deadline passes.
-            if let Err(error) = self.pipe.write_all(&[u8::from(something)]) {
+            if let Err(error) = self.pipe.write_all(&[u8::from(has_closed_windows)]) {
                 tracing::warn!(%error, "the guard of closed windows has ended");
             }
         }
@@ -170,49 +170,49 @@ pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let lent = LentMaps::try_from(args.maps.as_slice()).context("the numbers of the maps")?;
     let maps = FlowMaps::inherited(&lent, &interface).context("the daemon's maps")?;
     let sender = AckSender::inherited(args.frames, &interface).context("the packet socket")?;
-    let keeper = Keeper { maps, sender };
+    let opener = WindowOpener { maps, sender };
     io::stdout().write_all(&[1])?;
     io::stdout().flush()?;
     // If watching fails, the daemon starts another guard. Until then only the daemon opens its windows.
-    watch(&keeper)?;
-    keeper.open_for_good();
+    watch(&opener)?;
+    opener.open_for_good();
     Ok(())
 }
 
 /// Watches the daemon's deadline until the pipe from the daemon ends.
-fn watch(keeper: &Keeper) -> io::Result<()> {
+fn watch(opener: &WindowOpener) -> io::Result<()> {
     // Read without the buffer of standard input, which poll does not see.
     let mut pipe = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let mut something = false;
+    let mut has_closed_windows = false;
     // The passed deadline for which windows were opened already.
     let mut opened_at = Instant::ZERO;
     loop {
-        let limit = something.then_some(LOOK);
+        let limit = has_closed_windows.then_some(CHECK_INTERVAL);
         let [ready] = wait_readable([pipe.as_fd()], limit)?;
         if ready {
             let mut orders = [0; 64];
             match pipe.read(&mut orders) {
                 Ok(0) => return Ok(()),
-                Ok(count) => something = orders[count - 1] != 0,
+                Ok(count) => has_closed_windows = orders[count - 1] != 0,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        let until = keeper.maps.orders_until();
-        if something && until < now() && until != opened_at {
+        let until = opener.maps.orders_until();
+        if has_closed_windows && until < now() && until != opened_at {
             // The daemon hangs. Its closed windows stay in the map: it may recover.
-            keeper.send_all(COPIES);
+            opener.send_all(FIRST_ACK_COPIES);
             opened_at = until;
         }
     }
 }
 
-struct Keeper {
+struct WindowOpener {
     maps: FlowMaps,
     sender: AckSender,
 }
 
-impl Keeper {
+impl WindowOpener {
     fn send(&self, flow: &NotedFlow, copies: u8) {
         // The link may be down: the ACK is repeated.
         if let Err(error) = self.sender.send(flow, MadeAck::Last, copies) {
@@ -229,13 +229,13 @@ impl Keeper {
         for flow in self.closed().into_iter().flatten() {
             self.send(&flow, copies);
         }
-        self.acknowledge_held();
+        self.acknowledge_withheld();
     }
 
     /// Acknowledges the withheld segments. No lower ACK leaves any more.
-    fn acknowledge_held(&self) {
-        let held = or_logged(self.maps.unacknowledged_flows(), "the withheld segments");
-        for flow in held.into_iter().flatten() {
+    fn acknowledge_withheld(&self) {
+        let withheld = or_logged(self.maps.unacknowledged_flows(), "the withheld segments");
+        for flow in withheld.into_iter().flatten() {
             // The ACK is sent despite an error: the flow's next segment acknowledges at least as much.
             if let Err(error) = self.maps.release(&flow.flow.key, flow.flow.rcv_nxt) {
                 tracing::warn!(%error, "what leaves is not changed");
@@ -255,7 +255,7 @@ impl Keeper {
         // Without TCX the filters are still attached: their orders end now.
         self.maps.set_orders_until(Instant::ZERO);
         self.open(closed.iter().flatten());
-        self.acknowledge_held();
+        self.acknowledge_withheld();
         let mut wait = REPEATED_AFTER;
         for _ in 0..REPETITIONS {
             if closed.as_ref().is_some_and(Vec::is_empty) {
@@ -275,7 +275,7 @@ impl Keeper {
     fn open<'a>(&self, closed: impl Iterator<Item = &'a NotedFlow>) {
         for flow in closed {
             let opened = self.maps.open_window(&flow.flow.key);
-            self.send(flow, COPIES);
+            self.send(flow, FIRST_ACK_COPIES);
             // The deadline has passed: the window is open anyway.
             if let Err(error) = opened {
                 tracing::warn!(%error, "an order is left");

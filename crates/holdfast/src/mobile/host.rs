@@ -22,7 +22,7 @@ mod wake;
 /// After a failure, the next attempt to follow the flows is made after this time.
 const ATTACH_AGAIN: Duration = Duration::from_secs(5);
 /// The guard is checked at this interval while a window is closed or limited.
-const GUARD_LOOK: Duration = Duration::from_millis(500);
+const GUARD_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// After a failed start of the guard the next attempt is made after this time.
 const GUARD_AGAIN: Duration = Duration::from_secs(10);
 /// With `wake` the guard is checked at this interval.
@@ -69,8 +69,8 @@ pub(super) struct Host {
     send_errors: u64,
     path_errors: u64,
     /// When the guard is checked next, and the wait before that.
-    guard_look_at: Instant,
-    guard_wait: Duration,
+    guard_check_at: Instant,
+    guard_check_interval: Duration,
 }
 
 /// The objects that exist while the interface does.
@@ -84,7 +84,7 @@ struct Attached {
     /// With `wake`: reports which flows pause.
     pauses: Option<Pauses>,
     /// With `wake` but without `pauses`: when the daemon next looks for flows that pause, and the ACKs it has sent.
-    look_at: Option<Instant>,
+    pause_check_at: Option<Instant>,
     released: BTreeMap<FlowKey, SeqNum>,
 }
 
@@ -110,8 +110,8 @@ impl Host {
             retry_at: None,
             send_errors: 0,
             path_errors: 0,
-            guard_look_at: Instant::ZERO,
-            guard_wait: Duration::ZERO,
+            guard_check_at: Instant::ZERO,
+            guard_check_interval: Duration::ZERO,
         };
         match Interface::query(interface) {
             Err(error) if error.kind() != io::ErrorKind::Unsupported => {
@@ -147,7 +147,7 @@ impl Host {
             sender,
             guard,
             decompression,
-            look_at: looks.then(now),
+            pause_check_at: looks.then(now),
             released: BTreeMap::new(),
             pauses,
         });
@@ -203,7 +203,7 @@ impl Host {
         let Some(attached) = &mut self.attached else {
             return false;
         };
-        if attached.guard.as_mut().is_some_and(Guard::lives) {
+        if attached.guard.as_mut().is_some_and(Guard::is_alive) {
             return true;
         }
         if self.machine.orders_until(now()).is_some() {
@@ -224,20 +224,20 @@ impl Host {
 
     /// A guard must run while a window is closed or limited, and always with `wake`. If none can be
     /// started, closed windows stay closed: in an outage no packet would arrive, and this daemon lives.
-    fn look_at_guard(&mut self) {
+    fn check_guard(&mut self) {
         let is_wake = self.scheme == MobileScheme::Wake && self.attached.is_some();
         let ordered = self.machine.closed_count() + self.machine.opening_count() > 0;
-        if !(is_wake || ordered) || now() < self.guard_look_at {
+        if !(is_wake || ordered) || now() < self.guard_check_at {
             return;
         }
         // The daemon waits for a guard's start, which is short.
         let is_there = self.is_guarded();
-        self.guard_wait = match (self.scheme, is_there) {
-            (MobileScheme::Wake, _) => guard_wait_of_wake(self.guard_wait, is_there),
-            (_, true) => GUARD_LOOK,
+        self.guard_check_interval = match (self.scheme, is_there) {
+            (MobileScheme::Wake, _) => guard_wait_of_wake(self.guard_check_interval, is_there),
+            (_, true) => GUARD_CHECK_INTERVAL,
             (_, false) => GUARD_AGAIN,
         };
-        self.guard_look_at = now() + self.guard_wait;
+        self.guard_check_at = now() + self.guard_check_interval;
         if let Some(guard) = self
             .attached
             .as_mut()
@@ -280,10 +280,9 @@ impl Host {
 
     /// How long until [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn timeout(&self) -> Option<Duration> {
-        let look_at = self.attached.as_ref().and_then(|attached| attached.look_at);
-        let due = [self.machine.poll_timeout(), self.retry_at, look_at];
-        let due = due.into_iter().flatten().min()?;
-        Some(due.saturating_since(now()))
+        let pause_check_at = self.attached.as_ref().and_then(|one| one.pause_check_at);
+        let due = [self.machine.poll_timeout(), self.retry_at, pause_check_at];
+        Some(due.into_iter().flatten().min()?.saturating_since(now()))
     }
 
     /// Does what is due.
@@ -308,7 +307,7 @@ impl Host {
             }
             self.perform_all(actions);
         }
-        self.look_at_guard();
+        self.check_guard();
         self.look_for_pauses();
     }
 
@@ -326,12 +325,13 @@ impl Host {
             && self.scheme == MobileScheme::Wake
         {
             // From here on no segment is withheld.
-            attached.path.maps().set_orders_until(Instant::ZERO);
-            let held = attached.path.maps().held_flows().unwrap_or_else(|error| {
+            let maps = attached.path.maps();
+            maps.set_orders_until(Instant::ZERO);
+            let withheld = maps.withholding_flows().unwrap_or_else(|error| {
                 tracing::warn!(%error, "withheld segments cannot be read");
                 Vec::new()
             });
-            for noted in held {
+            for noted in withheld {
                 // The link may be down.
                 let _ = attached.sender.send(&noted, MadeAck::Last, 1);
             }

@@ -90,7 +90,7 @@ fn screen(top: &mut Top) -> Vec<String> {
 fn after(looks: impl IntoIterator<Item = ControlReply>) -> Top {
     let (mut top, start) = (Top::default(), Instant::now());
     for (second, reply) in (0..).zip(looks) {
-        top.take(reply, start + Duration::from_secs(second));
+        top.handle_reply(reply, start + Duration::from_secs(second));
     }
     top
 }
@@ -216,9 +216,9 @@ fn a_daemon_that_restarts_is_found_again_and_its_counts_begin_anew() {
         let listener = UnixListener::bind(&socket).unwrap();
         let reply = std::thread::scope(|scope| {
             scope.spawn(|| answer(&listener, reply));
-            look(&args).unwrap()
+            query_daemon(&args).unwrap()
         });
-        top.take(reply, start + Duration::from_secs(second));
+        top.handle_reply(reply, start + Duration::from_secs(second));
     };
     look_at(&mut top, 0, &gateway(1, 4_000_000));
     look_at(&mut top, 1, &gateway(1, 5_000_000));
@@ -226,7 +226,7 @@ fn a_daemon_that_restarts_is_found_again_and_its_counts_begin_anew() {
     // It was killed.
     std::fs::remove_file(&socket).unwrap();
     leave_abandoned(&socket);
-    top.refuse(&look(&args).unwrap_err());
+    top.refuse(&query_daemon(&args).unwrap_err());
     let shown = screen(&mut top);
     assert!(shown[23].contains("no daemon answers"), "{}", shown[23]);
     assert!(shown[4].starts_with("train-7"), "{}", shown[4]);
@@ -237,7 +237,7 @@ fn a_daemon_that_restarts_is_found_again_and_its_counts_begin_anew() {
         1,
         "no rate across both"
     );
-    top.take(gateway(2, 6_500_000), start + Duration::from_secs(6));
+    top.handle_reply(gateway(2, 6_500_000), start + Duration::from_secs(6));
     assert_eq!(top.rates.newest("train-7 to"), Some(5e5));
 }
 

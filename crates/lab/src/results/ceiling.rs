@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_has_to_be_sent_again_until_it_arrives() {
+    fn what_is_lost_is_retransmitted_until_it_arrives() {
         let goodput = goodput("[wireless]\nrate_mbit_per_s = 15\nloss = 0.5");
         assert!((goodput - 7.3).abs() < 1e-9, "{goodput}");
         // 1 - (1 - 1e-5)^12000.

@@ -83,7 +83,7 @@ impl Detour {
     }
 
     /// Gives headers and payload to the host. The headers have right checksums.
-    pub fn give(&self, headers: &[u8], payload: &[u8]) -> io::Result<()> {
+    pub fn deliver(&self, headers: &[u8], payload: &[u8]) -> io::Result<()> {
         let vnet: [u8; VNET_HDR_BYTES] = VnetHdr::default().emit();
         let parts = [
             IoSlice::new(&vnet),

@@ -48,7 +48,7 @@ pub struct NotedWithheldSegment {
 
 impl NotedWithheldSegment {
     /// A segment is withheld.
-    pub const fn is_held(&self) -> bool {
+    pub const fn is_withholding(&self) -> bool {
         self.withheld_at.is_some()
     }
 }
@@ -180,7 +180,7 @@ impl Pauses {
     }
 
     /// Takes all reports that have come.
-    pub fn take(&self) -> io::Result<Vec<Pause>> {
+    pub fn drain(&self) -> io::Result<Vec<Pause>> {
         self.ring.consume().map_err(io::Error::other)?;
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(core::mem::take(&mut found))

@@ -426,7 +426,7 @@ fn request_waits_at_the_fh_and_series_has_its_points() {
 }
 
 #[test]
-fn keeping_outage_delivers_what_it_held() {
+fn keeping_outage_delivers_the_queued_packets() {
     let radio = LinkSettings {
         outages: one_outage(1.0, 0.3),
         outage_effect: OutageEffect::Keep,

@@ -240,8 +240,10 @@ impl Network {
     }
 
     /// The engine sends what it held of these flows.
-    pub(super) fn go(&mut self, id: u32, flows: &[FlowKey]) {
-        self.act(id, |engine, now, actions| engine.go(flows, now, actions));
+    pub(super) fn resume_sending(&mut self, id: u32, flows: &[FlowKey]) {
+        self.act(id, |engine, now, actions| {
+            engine.resume_sending(flows, now, actions)
+        });
     }
 
     /// The engine forgets these addresses' flows. Returns what it had cached.
@@ -444,9 +446,9 @@ impl GatewayNode {
         self.role.wireless
     }
 
-    /// The engine holds what comes for these flows.
-    pub(super) fn hold(&mut self, flows: &[FlowKey]) {
-        self.engine.hold(flows);
+    /// The engine queues what comes for these flows.
+    pub(super) fn queue_segments(&mut self, flows: &[FlowKey]) {
+        self.engine.queue_segments(flows);
     }
 
     fn keep(&mut self, record: FlowRecord) {

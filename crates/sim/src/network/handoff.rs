@@ -338,8 +338,8 @@ impl Network {
                 self.keep_released(id, mobile, &addresses);
             }
             HandoffAction::Adopt(state) => self.adopt(id, &state),
-            HandoffAction::Hold(flows) => self.engines[id as usize].hold(&flows),
-            HandoffAction::Go(flows) => self.go(id, &flows),
+            HandoffAction::QueueSegments(flows) => self.engines[id as usize].queue_segments(&flows),
+            HandoffAction::ResumeSending(flows) => self.resume_sending(id, &flows),
             HandoffAction::Deliver(copy) => {
                 self.judge(id, Direction::Downlink, &copy.packet, super::DSCP_DEFAULT);
             }

@@ -55,11 +55,11 @@ impl Connection {
     /// window as it is. The caller has checked its number, the greatest ACK so far. With SACK,
     /// RFC 6675, 2 instead.
     fn is_duplicate(&self, segment: &Segment, window_stays: bool, reported: bool) -> bool {
-        let waits = self.snd.una < self.snd.max && self.timers.retransmit.is_some();
+        let awaits_ack = self.snd.una < self.snd.max && self.timers.retransmit.is_some();
         if self.uses_sack() {
-            return waits && reported;
+            return awaits_ack && reported;
         }
-        waits && segment.is_empty() && window_stays
+        awaits_ack && segment.is_empty() && window_stays
     }
 
     fn update_window(&mut self, seq: i64, ack: u64, window: u64) {

@@ -288,7 +288,7 @@ impl Bbr {
         self.sample_long_term(report.lost > 0, sample.is_app_limited, report.totals);
         // 4.1.1.4: a rate that the application limits counts only if it is higher.
         if !sample.is_app_limited || rate >= self.bandwidth.get() {
-            self.bandwidth.take(rate, self.rounds, BANDWIDTH_ROUNDS);
+            self.bandwidth.update(rate, self.rounds, BANDWIDTH_ROUNDS);
         }
     }
 

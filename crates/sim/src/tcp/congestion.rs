@@ -239,13 +239,15 @@ impl Congestion {
         flight: u64,
         window: u64,
         max: u64,
-        again: bool,
+        probes_shrunk_window: bool,
         now: Instant,
     ) {
         let halves = match self.half_of {
-            HalfOf::FlightSize => !self.timed_out || again,
+            HalfOf::FlightSize => !self.timed_out || probes_shrunk_window,
             HalfOf::Window => true,
-            HalfOf::CongestionWindow => !self.recovering && (!self.timed_out || again),
+            HalfOf::CongestionWindow => {
+                !self.recovering && (!self.timed_out || probes_shrunk_window)
+            }
         };
         if halves {
             self.ssthresh = self.reduced(flight, window);

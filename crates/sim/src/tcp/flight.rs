@@ -18,8 +18,8 @@ pub(super) struct Sent {
     /// It was sent more than once.
     pub repeated: bool,
     /// A retransmission after a loss is in flight.
-    pub again: bool,
-    /// Segment.lost. Without `again`, it was not retransmitted since.
+    pub retransmission_in_flight: bool,
+    /// Segment.lost. Without `retransmission_in_flight`, it was not retransmitted since.
     pub lost: bool,
     /// Reported by SACK.
     pub sacked: bool,
@@ -33,8 +33,8 @@ impl Sent {
     }
 
     /// To be retransmitted.
-    pub(super) fn waits(&self) -> bool {
-        self.lost && !self.again && !self.sacked
+    pub(super) fn needs_retransmission(&self) -> bool {
+        self.lost && !self.retransmission_in_flight && !self.sacked
     }
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Flight {
     total: u64,
     sacked: u64,
     lost: u64,
-    again: u64,
+    retransmitted_in_flight: u64,
     sacked_segments: u32,
     lost_in_all: u64,
 }
@@ -79,7 +79,7 @@ impl Flight {
 
     /// The estimate of bytes in the network (RFC 6675's pipe, with RACK's losses).
     pub(super) fn in_flight(&self) -> u64 {
-        (self.total + self.again).saturating_sub(self.sacked + self.lost)
+        (self.total + self.retransmitted_in_flight).saturating_sub(self.sacked + self.lost)
     }
 
     pub(super) fn sacked_segments(&self) -> u32 {
@@ -87,7 +87,7 @@ impl Flight {
     }
 
     /// Bytes reported by SACK or lost.
-    pub(super) fn left(&self) -> u64 {
+    pub(super) fn sacked_or_lost(&self) -> u64 {
         self.sacked + self.lost
     }
 
@@ -102,8 +102,8 @@ impl Flight {
     }
 
     /// Bytes whose retransmission is in flight.
-    pub(super) fn again(&self) -> u64 {
-        self.again
+    pub(super) fn retransmitted_in_flight(&self) -> u64 {
+        self.retransmitted_in_flight
     }
 
     /// The index of the segment with this byte, or of the next segment.
@@ -141,9 +141,9 @@ impl Flight {
             && sent.to <= to
         {
             (sent.at, sent.snapshot, sent.repeated) = (now, snapshot, true);
-            if after_loss && !sent.again {
-                sent.again = true;
-                self.again += sent.to - sent.from;
+            if after_loss && !sent.retransmission_in_flight {
+                sent.retransmission_in_flight = true;
+                self.retransmitted_in_flight += sent.to - sent.from;
             }
             index += 1;
         }
@@ -155,7 +155,7 @@ impl Flight {
                 to,
                 at: now,
                 repeated: false,
-                again: false,
+                retransmission_in_flight: false,
                 lost: false,
                 sacked: false,
                 snapshot,
@@ -172,7 +172,11 @@ impl Flight {
             self.segments.pop_front();
             let len = sent.len();
             self.total -= len;
-            self.again -= if sent.again { len } else { 0 };
+            self.retransmitted_in_flight -= if sent.retransmission_in_flight {
+                len
+            } else {
+                0
+            };
             self.lost -= if sent.lost { len } else { 0 };
             self.sacked -= if sent.sacked { len } else { 0 };
             self.sacked_segments -= u32::from(sent.sacked);
@@ -196,12 +200,12 @@ impl Flight {
             let len = sent.len();
             if sent.lost {
                 self.lost -= len;
-                if sent.again {
-                    self.again -= len;
+                if sent.retransmission_in_flight {
+                    self.retransmitted_in_flight -= len;
                 }
-                (sent.lost, sent.again) = (false, false);
+                (sent.lost, sent.retransmission_in_flight) = (false, false);
             }
-            // With `again` alone the loss was undone: the retransmission counts as in flight.
+            // With `retransmission_in_flight` alone the loss was undone: the retransmission counts as in flight.
             sent.sacked = true;
             self.sacked += len;
             self.sacked_segments += 1;
@@ -213,14 +217,14 @@ impl Flight {
     pub(super) fn mark_lost(&mut self, mut is_lost: impl FnMut(&Sent) -> bool) -> u64 {
         let mut bytes = 0;
         for sent in &mut self.segments {
-            let waits = sent.lost && !sent.again;
-            if sent.sacked || waits || !is_lost(sent) {
+            let is_pending = sent.lost && !sent.retransmission_in_flight;
+            if sent.sacked || is_pending || !is_lost(sent) {
                 continue;
             }
             let len = sent.len();
-            if sent.again {
-                sent.again = false;
-                self.again -= len;
+            if sent.retransmission_in_flight {
+                sent.retransmission_in_flight = false;
+                self.retransmitted_in_flight -= len;
             }
             if !sent.lost {
                 sent.lost = true;
@@ -255,21 +259,21 @@ impl Flight {
             if sent.to > right {
                 break;
             }
-            if sent.again && !sent.lost {
-                sent.again = false;
-                self.again -= sent.to - sent.from;
+            if sent.retransmission_in_flight && !sent.lost {
+                sent.retransmission_in_flight = false;
+                self.retransmitted_in_flight -= sent.to - sent.from;
             }
         }
     }
 
     /// The first segment to be retransmitted from `from` on.
     pub(super) fn next_lost(&self, from: u64) -> Option<Sent> {
-        if self.lost <= self.again {
+        if self.lost <= self.retransmitted_in_flight {
             return None;
         }
         let first = self.index(from);
         let mut rest = self.segments.range(first..);
-        rest.find(|sent| sent.waits()).copied()
+        rest.find(|sent| sent.needs_retransmission()).copied()
     }
 
     /// The start of the highest segment that was reported.

@@ -199,10 +199,10 @@ impl Connection {
             counters.data_bytes += len;
             counters.data_bytes_repeated += repeated;
             if len > 0 {
-                counters.seconds_sending.note(now);
+                counters.seconds_sending.count_second_of(now);
             }
             if repeated > 0 {
-                counters.seconds_repeating.note(now);
+                counters.seconds_repeating.count_second_of(now);
             }
         }
         if self.persisting {

@@ -55,7 +55,7 @@ impl Connection {
             in_flight,
             phase: self.tlp.phase,
             srtt: self.rto.srtt(),
-            wait: self.pacer.wait(now),
+            wait: self.pacer.wait_left(now),
             totals,
         };
         let Some(bbr) = &mut self.bbr else { return };

@@ -21,7 +21,7 @@ impl Pacer {
     }
 
     /// How long the next burst still has to wait.
-    pub(super) fn wait(self, now: Instant) -> Duration {
+    pub(super) fn wait_left(self, now: Instant) -> Duration {
         self.departs_at.saturating_since(now)
     }
 
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(pacer.waits_until(at(1000)), None);
         pacer.on_sent(2000, 1_000_000, 11, at(1000));
         assert_eq!(pacer.waits_until(at(1000)), Some(at(1002)));
-        assert_eq!(pacer.wait(at(1001)), Duration::from_millis(1));
+        assert_eq!(pacer.wait_left(at(1001)), Duration::from_millis(1));
         assert_eq!(pacer.waits_until(at(1002)), None);
     }
 
@@ -67,8 +67,8 @@ mod tests {
         let due = pacer.waits_until(at(1000)).unwrap();
         let late = Instant::from_nanos(due.as_nanos() + 500_000);
         pacer.on_sent(2000, 1_000_000, 12, late);
-        assert_eq!(pacer.wait(late), Duration::from_micros(1500));
+        assert_eq!(pacer.wait_left(late), Duration::from_micros(1500));
         pacer.on_sent(2000, 1_000_000, 14, at(9000));
-        assert_eq!(pacer.wait(at(9000)), Duration::from_millis(1));
+        assert_eq!(pacer.wait_left(at(9000)), Duration::from_millis(1));
     }
 }

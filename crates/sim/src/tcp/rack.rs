@@ -287,7 +287,7 @@ mod tests {
         let (bytes, _) = rack.detect_on_ack(&mut flight, RECOVERS, at(212));
         // 1 to 7 are lost as well.
         assert_eq!((bytes, lost(&flight).len()), (8 * LEN, 8));
-        assert!(flight.first().unwrap().waits());
+        assert!(flight.first().unwrap().needs_retransmission());
         assert_eq!(flight.in_flight(), 0);
     }
 

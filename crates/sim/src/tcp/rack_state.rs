@@ -79,7 +79,7 @@ impl RackTlp {
     /// A retransmission may be in flight.
     pub(super) fn has_repeated(&self) -> bool {
         let first = self.flight.first();
-        self.flight.again() > 0 || first.is_some_and(|sent| sent.repeated)
+        self.flight.retransmitted_in_flight() > 0 || first.is_some_and(|sent| sent.repeated)
     }
 
     /// The timestamp of the first retransmission has no use once none is in flight.

@@ -80,7 +80,7 @@ impl Connection {
     pub(super) fn set_open_or_disorder(&mut self) {
         let tlp = &mut self.tlp;
         tlp.forget_stamp_if_unused();
-        let is_suspect = tlp.flight.left() > 0 || tlp.has_repeated();
+        let is_suspect = tlp.flight.sacked_or_lost() > 0 || tlp.has_repeated();
         self.congestion.recovering = false;
         let phase = if is_suspect {
             Phase::Disorder
@@ -97,10 +97,10 @@ impl Connection {
     fn detect_losses(&mut self, ack: &mut Ack, now: Instant) {
         let situation = self.situation();
         let tlp = &mut self.tlp;
-        let again = tlp.flight.again();
+        let retransmitted = tlp.flight.retransmitted_in_flight();
         let (bytes, wait) = tlp.rack.detect_on_ack(&mut tlp.flight, situation, now);
         ack.newly_lost += bytes;
-        ack.lost_repeat |= tlp.flight.again() < again;
+        ack.lost_repeat |= tlp.flight.retransmitted_in_flight() < retransmitted;
         if let Some(wait) = wait {
             ack.restarts_timer = false;
             self.start_timer_for(Waiting::Reordering, wait + TIMER_SLACK, now);
@@ -158,9 +158,13 @@ impl Connection {
     pub(super) fn remember_windows(&mut self) {
         let congestion = &self.congestion;
         let ssthresh = congestion.ssthresh.max(congestion.cwnd / 4 * 3);
-        let again = self.tlp.flight.again().div_ceil(self.smss) as u32;
+        let retransmitted = self
+            .tlp
+            .flight
+            .retransmitted_in_flight()
+            .div_ceil(self.smss) as u32;
         let probes = self.tlp.probe.is_some_and(|probe| probe.is_repeat);
-        let repeats = again + u32::from(probes);
+        let repeats = retransmitted + u32::from(probes);
         let (una, cwnd) = (self.snd.una, congestion.cwnd);
         self.tlp.undo.begin(una, repeats, ssthresh, cwnd);
     }
@@ -209,7 +213,7 @@ impl Connection {
         if clears_losses {
             self.tlp.flight.forget_losses();
         }
-        if let Some((ssthresh, cwnd)) = self.tlp.undo.take() {
+        if let Some((ssthresh, cwnd)) = self.tlp.undo.take_windows() {
             if self.bbr.is_none() {
                 self.congestion.cwnd = self.congestion.cwnd.max(cwnd);
             }
@@ -225,7 +229,7 @@ impl Connection {
             return false;
         }
         self.tlp.rack.on_reordering();
-        if self.tlp.flight.again() > 0 {
+        if self.tlp.flight.retransmitted_in_flight() > 0 {
             return true;
         }
         self.undo_reduction(true);

@@ -14,9 +14,9 @@ use crate::packet::Packet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextSeg {
     /// Bytes sent before, by rule 1 or 3.
-    Again(u64, u64),
+    Retransmission(u64, u64),
     /// Bytes never sent, by rule 2.
-    New(u64, u64),
+    NewData(u64, u64),
     /// The last bytes outstanding, by rule 4.
     Rescue(u64, u64),
 }
@@ -210,11 +210,11 @@ impl Connection {
                 return;
             };
             let (from, to) = match next {
-                NextSeg::Again(from, to) => {
+                NextSeg::Retransmission(from, to) => {
                     self.congestion.high_rxt = to;
                     (from, to)
                 }
-                NextSeg::New(from, to) => {
+                NextSeg::NewData(from, to) => {
                     self.snd.nxt = to;
                     (from, to)
                 }
@@ -230,17 +230,17 @@ impl Connection {
 
     /// NextSeg (): RFC 6675, 4.
     fn next_seg(&self, loss: Loss) -> Option<NextSeg> {
-        let again = self.next_hole();
-        if let Some((from, to)) = again
+        let hole = self.next_hole();
+        if let Some((from, to)) = hole
             && self.board.is_lost(from, loss)
         {
-            return Some(NextSeg::Again(from, to));
+            return Some(NextSeg::Retransmission(from, to));
         }
         if let Some((from, to)) = self.next_new() {
-            return Some(NextSeg::New(from, to));
+            return Some(NextSeg::NewData(from, to));
         }
-        if let Some((from, to)) = again {
-            return Some(NextSeg::Again(from, to));
+        if let Some((from, to)) = hole {
+            return Some(NextSeg::Retransmission(from, to));
         }
         self.rescue().map(|(from, to)| NextSeg::Rescue(from, to))
     }

@@ -22,24 +22,25 @@ impl Connection {
         }
         // Linux: "Receiver dastardly shrinks window. Our retransmits become zero probes,
         // but we should not timeout this connection."
-        let probes = self.snd.wnd == 0
+        let probes_shrunk_window = self.snd.wnd == 0
             && self.snd.una < self.data_end()
             && self.settings.on_shrunk_window == OnShrunkWindow::RetransmissionTimerRuns;
-        if probes {
+        if probes_shrunk_window {
             self.counters.probes += 1;
         } else if !self.count_retry(self.settings.rto.retries_max, now, out) {
             return;
         }
         self.counters.timeouts += 1;
         if self.uses_rack() {
-            return self.on_rack_timeout(probes, now, out);
+            return self.on_rack_timeout(probes_shrunk_window, now, out);
         }
         let flight = self.congestion.in_network(self.flight());
         let (window, max) = (self.snd.wnd, self.snd.max);
         match self.cause_of_loss(true, now) {
             Cause::Congestion => {
                 self.forget_kept_windows();
-                self.congestion.on_timeout(flight, window, max, probes, now);
+                self.congestion
+                    .on_timeout(flight, window, max, probes_shrunk_window, now);
             }
             Cause::Handoff => {
                 self.restore_windows();
@@ -149,9 +150,9 @@ impl Connection {
             self.give_up(now, out);
             return;
         }
-        self.counters.seconds_sending.note(now);
+        self.counters.seconds_sending.count_second_of(now);
         if self.probes_unanswered > 0 {
-            self.counters.seconds_repeating.note(now);
+            self.counters.seconds_repeating.count_second_of(now);
         }
         self.probes = self.probes.saturating_add(1);
         self.probes_unanswered = self.probes_unanswered.saturating_add(1);

@@ -60,7 +60,7 @@ impl Undo {
     }
 
     /// Undoes the reduction: returns the windows from before.
-    pub(super) fn take(&mut self) -> Option<(u64, u64)> {
+    pub(super) fn take_windows(&mut self) -> Option<(u64, u64)> {
         self.marker = None;
         self.before
     }
@@ -88,7 +88,7 @@ mod tests {
         let mut late = begun();
         late.on_repeat(1);
         assert!(late.is_of_original(Some(u32::MAX)));
-        assert_eq!(late.take(), Some((50, 20)));
+        assert_eq!(late.take_windows(), Some((50, 20)));
         assert!(!late.is_of_original(Some(u32::MAX)));
     }
 

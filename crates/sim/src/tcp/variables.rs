@@ -161,7 +161,7 @@ pub struct Seconds {
 
 impl Seconds {
     /// Counts the second of `now`.
-    pub(super) fn note(&mut self, now: Instant) {
+    pub(super) fn count_second_of(&mut self, now: Instant) {
         let second = now.as_nanos() / 1_000_000_000;
         if self.last.replace(second) != Some(second) {
             self.count += 1;

@@ -84,7 +84,7 @@ fn a_silence_that_ends_a_recovery_lets_the_copies_of_the_fh_pass() {
 }
 
 #[test]
-fn an_answer_to_older_data_ends_the_silence_and_nothing_is_sent_again() {
+fn an_answer_to_older_data_ends_the_silence_and_nothing_is_retransmitted() {
     let mut bench = bench(Scheme::Auto);
     let Busy { una, tsval, .. } = busy(&mut bench);
     let probes = bench.wait(500);
@@ -360,7 +360,7 @@ fn loses(bench: &mut Bench, una: u32, lost: u32, after_ms: u64) -> Vec<String> {
 }
 
 #[test]
-fn a_loss_with_a_short_queue_is_repaired_once_and_the_fh_receives_each_report() {
+fn a_loss_with_a_short_queue_is_retransmitted_once_and_the_fh_receives_each_report() {
     let mut bench = bench_with(settings(Scheme::Auto));
     let una = with_sack(&mut bench);
     let repaired = loses(&mut bench, una, 1, 12);

@@ -316,7 +316,7 @@ fn the_first_segment_goes_alone_until_the_mh_has_acknowledged_it() {
 }
 
 #[test]
-fn a_first_segment_that_is_sent_again_proves_nothing() {
+fn a_retransmitted_first_segment_proves_nothing() {
     let mut line = Line::registered(Method::Deflate);
     assert_eq!(line.down(1), [(1, true)]);
     // The FH's own copy: without a share of a cell it passes.
@@ -335,7 +335,7 @@ fn a_first_segment_that_is_sent_again_proves_nothing() {
 
 /// With a share of a cell the gateway retransmits what the radio loses.
 #[test]
-fn a_first_segment_that_the_gateway_sends_again_proves_nothing_either() {
+fn a_first_segment_that_the_gateway_retransmits_proves_nothing_either() {
     let cell = BandwidthSettings::one_cell(Some(10_000_000));
     let mut line = Line::with_bandwidth(Method::Deflate, cell);
     line.register(90);

@@ -81,7 +81,7 @@ fn what_the_fh_sends_meanwhile_does_not_put_off_the_retransmission_of_a_piece() 
 }
 
 #[test]
-fn repairs_end_if_nothing_comes_from_the_flows_end_any_more() {
+fn retransmissions_end_if_nothing_comes_from_the_flows_end_any_more() {
     for scheme in [Scheme::Auto, Scheme::Snoop] {
         let (mut bench, una, first) = two_flows(scheme);
         let second = bench.mh_port;

@@ -299,10 +299,12 @@ fn a_flow_that_goes_on_ends_a_silence_of_its_mobile_and_is_no_recovery_otherwise
             bench.up(1001);
         }
         let flows = [FlowKey { fh: FH, mh: MH }];
-        bench.gateway.hold(&flows);
+        bench.gateway.queue_segments(&flows);
         assert_eq!(bench.down(1001, LEN), suppressed(&[]));
         let mut actions = Vec::new();
-        bench.gateway.go(&flows, bench.now, &mut actions);
+        bench
+            .gateway
+            .resume_sending(&flows, bench.now, &mut actions);
         let sent = lines(actions);
         assert!(sent[0].starts_with("DATA"), "{is_silent}: {sent:?}");
         assert_eq!(bench.counter("recoveries"), u64::from(is_silent));
@@ -315,12 +317,14 @@ fn what_was_queued_for_a_handoff_goes_out_at_the_pace_without_any_answer() {
     bench.forward(1, 1);
     bench.wait(3_000);
     let flows = [FlowKey { fh: FH, mh: MH }];
-    bench.gateway.hold(&flows);
+    bench.gateway.queue_segments(&flows);
     for number in 1..8 {
         assert_eq!(bench.down(1 + number * LEN, LEN), suppressed(&[]));
     }
     let mut actions = Vec::new();
-    bench.gateway.go(&flows, bench.now, &mut actions);
+    bench
+        .gateway
+        .resume_sending(&flows, bench.now, &mut actions);
     let sent = lines(actions).len() + bench.wait(100).len();
     assert_eq!(sent, 8);
 }

@@ -232,7 +232,7 @@ fn without_data_in_flight_there_is_no_silence() {
 }
 
 #[test]
-fn the_newest_ack_of_the_fh_that_an_outage_may_have_swallowed_is_repeated() {
+fn the_newest_ack_of_the_fh_that_may_be_lost_in_an_outage_is_repeated() {
     let mut bench = hold();
     bench.forward(1, 1);
     bench.link_down();
@@ -284,7 +284,7 @@ fn the_probe_is_any_cached_segment_if_the_missing_one_was_lost_on_the_wired_half
 }
 
 #[test]
-fn a_gateway_that_meets_the_flow_in_mid_stream_serves_it() {
+fn a_gateway_that_adopts_the_flow_in_mid_stream_serves_it() {
     let mut bench = super::bench::not_adopted(settings(Scheme::Hold));
     assert_eq!(bench.down(700_001, LEN), passed());
     assert_eq!(bench.up(701_001), passed());
@@ -380,7 +380,7 @@ fn of_many_flows_those_with_a_backlog_alone_are_looked_at_and_in_turn() {
             .iter()
             .next()
             .expect("a mobile")
-            .waiting
+            .send_queue
             .len()
     };
     assert_eq!(waiting(&bench), 0);
@@ -454,7 +454,7 @@ fn one_ack_that_was_lost_in_the_outage_shows_nothing() {
 }
 
 #[test]
-fn without_timestamps_two_leaps_beyond_the_retransmissions_show_it() {
+fn without_timestamps_two_advances_beyond_the_retransmissions_show_it() {
     let mut bench = hold();
     let bare = |bench: &mut Bench, mut segment: holdfast_wire::Segment| {
         segment.options.timestamps = None;

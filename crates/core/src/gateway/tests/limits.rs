@@ -676,7 +676,7 @@ fn flows_that_end_in_an_outage_do_not_stay_in_the_queue_for_link_up() {
         }
         let waiting = |bench: &Bench| {
             let mobile = bench.gateway.mobiles.iter().next();
-            mobile.expect("a mobile").waiting.len()
+            mobile.expect("a mobile").send_queue.len()
         };
         assert_eq!(waiting(&bench), usize::from(count));
         bench.wait(120_000);

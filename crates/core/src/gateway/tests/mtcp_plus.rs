@@ -316,7 +316,7 @@ fn with_the_cache_full_only_what_is_held_is_acknowledged_and_nothing_is_dropped(
 }
 
 #[test]
-fn a_frozen_fh_with_nothing_kept_does_not_keep_the_gateway_from_asking_the_mh() {
+fn with_a_frozen_fh_and_an_empty_cache_the_gateway_still_probes_the_mh() {
     let mut bench = mtcp_plus();
     bench.forward(1, 1);
     assert_eq!(bench.up(1001), passed());
@@ -411,7 +411,7 @@ fn an_outage_that_ends_before_anything_was_acknowledged_changes_nothing_for_the_
 }
 
 #[test]
-fn the_wait_for_an_answer_begins_when_the_link_is_back() {
+fn the_wait_for_an_answer_begins_at_link_up() {
     let mut bench = frozen();
     // Bytes have been owed for almost an RTO, or for many.
     for millis in [990, 3700] {

@@ -92,7 +92,7 @@ fn a_recovery_leaves_a_flow_that_waits_for_its_handoff() {
     let (mut bench, una) = eight_flows(Scheme::Hold, 1, 10);
     let waiting = bench.mh_port;
     let key = FlowKey::of(&bench.fh_segment(una, 0), Direction::Downlink);
-    bench.gateway.hold(&[key]);
+    bench.gateway.queue_segments(&[key]);
     assert!(!bench.down(una + LEN, LEN).forwarded);
     let of_waiting = format!("DATA {}..", una + LEN);
     for port in waiting - FLOWS + 1..waiting {

@@ -266,7 +266,7 @@ fn a_window_of_nothing_is_not_kept_from_the_fh() {
 }
 
 #[test]
-fn an_mh_that_is_back_with_data_is_served_as_before() {
+fn an_mh_that_returns_with_data_is_served_as_before() {
     let mut bench = ten_under_way();
     bench.wait(60_000);
     let mut data = bench.mh_segment(FIRST);

@@ -358,7 +358,7 @@ fn changes_nothing(bad: &Sent) {
 }
 
 #[test]
-fn the_story_has_repairs_and_reports() {
+fn the_scenario_has_retransmissions_and_reports() {
     for settings in both_sets() {
         let mut run = Run::new(&settings, (0, 0));
         for step in &story() {
@@ -382,7 +382,7 @@ fn the_story_has_repairs_and_reports() {
 }
 
 #[test]
-fn wherever_numbers_wrap_around_the_story_is_the_same() {
+fn wherever_sequence_numbers_wrap_the_run_is_the_same() {
     for settings in both_sets() {
         let mut undisturbed = Run::new(&settings, (0, 0));
         for step in &story() {

@@ -63,7 +63,7 @@ fn retransmits(bench: &Bench, n: u32) -> String {
 }
 
 #[test]
-fn a_loss_is_repaired_and_the_fh_does_not_see_it() {
+fn a_loss_is_retransmitted_and_the_fh_does_not_see_it() {
     let mut bench = ten_under_way();
     assert_eq!(up(&mut bench, nth(0), &[(nth(1), nth(2))]), suppressed(&[]));
     assert_eq!(up(&mut bench, nth(0), &[(nth(1), nth(3))]), suppressed(&[]));
@@ -135,7 +135,7 @@ fn what_one_flow_has_found_of_the_radio_all_flows_of_the_mh_know_for_a_minute() 
 }
 
 #[test]
-fn several_holes_are_repaired_at_once() {
+fn several_holes_are_retransmitted_at_once() {
     let mut bench = ten_under_way();
     let blocks = [(nth(5), nth(9)), (nth(3), nth(4)), (nth(1), nth(2))];
     let lost = [0, 2, 4].map(|n| retransmits(&bench, n));
@@ -174,7 +174,7 @@ fn the_last_packets_of_a_burst_are_found_by_a_probe() {
 }
 
 #[test]
-fn losses_that_a_probe_with_a_fin_has_found_are_repaired_in_whole_segments() {
+fn losses_that_a_probe_with_a_fin_has_found_are_retransmitted_in_whole_segments() {
     let mut bench = ten_under_way();
     let mut fin = bench.fh_segment(nth(10), 0);
     fin.flags = fin.flags.with(Flags::FIN);
@@ -354,7 +354,7 @@ fn an_outage_is_survived_as_by_hold() {
 }
 
 #[test]
-fn a_flow_without_sack_gets_the_next_hole_repaired_by_a_partial_ack() {
+fn after_a_partial_ack_of_a_flow_without_sack_the_next_hole_is_retransmitted() {
     let mut bench = ten_under_way();
     let first = retransmits(&bench, 0);
     assert_eq!(bench.up(nth(0)), suppressed(&[&first]));
@@ -374,7 +374,7 @@ fn a_loss_on_the_wired_half_is_reported_to_the_fh_at_once() {
 }
 
 #[test]
-fn while_the_mh_is_away_nothing_is_repaired() {
+fn while_the_mh_is_away_nothing_is_retransmitted() {
     let mut bench = ten_under_way();
     assert_eq!(up(&mut bench, nth(0), &[(nth(1), nth(10))]).lines.len(), 1);
     assert_eq!(bench.link_down(), [] as [String; 0]);
@@ -385,7 +385,7 @@ fn while_the_mh_is_away_nothing_is_repaired() {
 }
 
 #[test]
-fn a_repair_that_overtakes_the_queue_has_no_newer_timestamp_than_what_waits_there() {
+fn a_retransmission_that_overtakes_the_queue_has_no_newer_timestamp_than_the_queued_segments() {
     let mut bench = ten_under_way();
     // Sent a millisecond apart; the MH echoes what came last in sequence.
     let own = bench.fh_clock_seen - 9;
@@ -472,7 +472,7 @@ fn an_mh_that_may_use_sack_is_not_sent_to_before_a_round_trip_is_known() {
 }
 
 #[test]
-fn without_sack_a_packet_is_sent_again_no_sooner_than_two_round_trips() {
+fn without_sack_a_packet_is_retransmitted_no_sooner_than_after_two_round_trips() {
     let mut bench = bench_with(snoop());
     bench.forward(1, 1);
     assert_eq!(bench.wait(300), [] as [String; 0], "none is known");

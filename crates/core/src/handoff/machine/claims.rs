@@ -44,11 +44,11 @@ impl<C: Copied> Handoff<C> {
             });
         }
         self.set_addresses(notice.key, &notice.addresses);
-        self.take(notice.key, claim, now, actions);
+        self.become_owner(notice.key, claim, now, actions);
     }
 
     /// Becomes the owner of the mobile.
-    fn take(
+    fn become_owner(
         &mut self,
         key: KeyId,
         claim: (u64, StationId),
@@ -63,14 +63,14 @@ impl<C: Copied> Handoff<C> {
         mobile.end_ownership();
         mobile.claim = claim;
         mobile.owner = Owner::Me;
-        mobile.came_with = claim.0;
+        mobile.arrival_epoch = claim.0;
         mobile.claimed_by = None;
         mobile.has_partial_state = false;
-        mobile.front_until = Instant::ZERO;
+        mobile.drop_newest_until = Instant::ZERO;
         mobile.buffering_until = None;
         mobile.sendings.clear();
         mobile.announce_at = Some(now + self.settings.announce);
-        mobile.take_over = Requests::first(&peers, self.settings.retry, now);
+        mobile.take_over = Requests::new(&peers, self.settings.retry, now);
         if comes_from_a_neighbour && mobile.take_over.is_some() {
             mobile.handoffs += 1;
             self.counters.taken_over += 1;
@@ -109,7 +109,7 @@ impl<C: Copied> Handoff<C> {
             return;
         }
         mobile.prepared_until = now + self.settings.buffer_time;
-        mobile.preparing = Requests::first(&peers, self.settings.retry, now);
+        mobile.preparing = Requests::new(&peers, self.settings.retry, now);
         self.counters.prepared += 1;
         if let Some(status) = self.status(key, now) {
             send_to_all(&peers, &status, actions);
@@ -142,7 +142,7 @@ impl<C: Copied> Handoff<C> {
             return;
         }
         self.set_addresses(key, &claim.addresses);
-        self.take(key, claim.rank(), now, actions);
+        self.become_owner(key, claim.rank(), now, actions);
     }
 
     /// Handles a neighbour's role for a mobile.
@@ -255,7 +255,7 @@ impl<C: Copied> Handoff<C> {
         let Some(known) = self.mobiles.get_mut(&mobile) else {
             return;
         };
-        known.front_until = now + front_time;
+        known.drop_newest_until = now + front_time;
         known.end_ownership();
         let addresses = known.addresses.clone();
         actions.push(HandoffAction::Export {
@@ -278,7 +278,7 @@ impl<C: Copied> Handoff<C> {
         match &mut mobile.take_over {
             Some(requests) if requests.unanswered.contains(&from) => return,
             Some(requests) => requests.unanswered.push(from),
-            None => mobile.take_over = Requests::first(&[from], retry, now),
+            None => mobile.take_over = Requests::new(&[from], retry, now),
         }
         let message = mobile.take_over_message();
         actions.push(HandoffAction::Send { to: from, message });
@@ -321,7 +321,7 @@ impl<C: Copied> Handoff<C> {
         let (epoch, station) = mobile.claim;
         let outcome = match under_way {
             _ if !believed => Outcome::Stale { epoch, station },
-            Some(datagrams) => Outcome::Yielded { datagrams },
+            Some(datagrams) => Outcome::StateFollows { datagrams },
             None => Outcome::NotHere,
         };
         actions.push(send(from, key, answer(outcome)));
@@ -355,7 +355,7 @@ impl<C: Copied> Handoff<C> {
         let datagrams = sending.count();
         known.sendings.retain(|(peer, _, _)| *peer != to);
         known.sendings.push((to, epoch, sending));
-        actions.push(answer(Outcome::Yielded { datagrams }));
+        actions.push(answer(Outcome::StateFollows { datagrams }));
         transmit(known, now, actions);
         self.schedule(mobile);
     }
@@ -383,7 +383,7 @@ impl<C: Copied> Handoff<C> {
                     self.finish(key, now, actions);
                 }
             }
-            Outcome::Yielded { datagrams } => {
+            Outcome::StateFollows { datagrams } => {
                 self.await_state(from, key, datagrams, now, actions);
             }
             Outcome::Stale { epoch, station } if (epoch, station) > mobile.claim => {

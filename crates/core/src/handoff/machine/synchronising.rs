@@ -59,7 +59,7 @@ impl<C: Copied> Handoff<C> {
         let Some((_, receiving)) = &mut mobile.receiving else {
             return;
         };
-        let records = receiving.take(number, part.count, &part.records);
+        let records = receiving.handle_datagram(number, part.count, &part.records);
         let is_complete = receiving.is_complete();
         if let Some(sync) = mobile.sync.as_mut().filter(|_| is_complete) {
             sync.is_complete = true;
@@ -114,7 +114,7 @@ impl<C: Copied> Handoff<C> {
         }
         if mobile.sync.is_none() {
             self.deliver_flow(key, &flow, una, actions);
-            actions.push(HandoffAction::Go(vec![flow]));
+            actions.push(HandoffAction::ResumeSending(vec![flow]));
         }
     }
 
@@ -207,14 +207,14 @@ impl<C: Copied> Handoff<C> {
         let acked = core::mem::take(&mut mobile.acked);
         let flows: Vec<FlowKey> = acked.keys().copied().collect();
         let kept = mobile.buffer.flows();
-        actions.push(HandoffAction::Hold(flows.clone()));
+        actions.push(HandoffAction::QueueSegments(flows.clone()));
         for flow in &kept {
             match acked.get(flow) {
                 Some(una) => self.deliver_kept(key, flow, *una, actions),
                 None => self.probe(key, flow, actions),
             }
         }
-        actions.push(HandoffAction::Go(flows));
+        actions.push(HandoffAction::ResumeSending(flows));
         if let Some(mobile) = self.mobiles.get_mut(&key) {
             mobile.acked = acked;
             mobile.unsynchronised = mobile.buffer.len() > 0;
@@ -261,9 +261,9 @@ impl<C: Copied> Handoff<C> {
             return;
         };
         if mobile.owner == Owner::Me && mobile.buffer.newest_of(flow).is_some() {
-            actions.push(HandoffAction::Hold(vec![*flow]));
+            actions.push(HandoffAction::QueueSegments(vec![*flow]));
             self.deliver_kept(key, flow, una, actions);
-            actions.push(HandoffAction::Go(vec![*flow]));
+            actions.push(HandoffAction::ResumeSending(vec![*flow]));
         }
         if let Some(mobile) = self.mobiles.get_mut(&key) {
             mobile.unsynchronised = mobile.buffer.len() > 0;

@@ -54,7 +54,7 @@ impl<C: Copied> Handoff<C> {
         if matches!(mobile.owner, Owner::Peer(_)) && mobile.owner_until <= now {
             mobile.owner = Owner::Unknown;
         }
-        let again = |requests: &mut Option<Requests>| -> Vec<PeerId> {
+        let due_peers = |requests: &mut Option<Requests>| -> Vec<PeerId> {
             let Some(one) = requests.as_mut().filter(|one| one.due <= now) else {
                 return Vec::new();
             };
@@ -66,7 +66,10 @@ impl<C: Copied> Handoff<C> {
             one.due = now + retry;
             one.unanswered.clone()
         };
-        let (take_over, preparing) = (again(&mut mobile.take_over), again(&mut mobile.preparing));
+        let (take_over, preparing) = (
+            due_peers(&mut mobile.take_over),
+            due_peers(&mut mobile.preparing),
+        );
         send_to_all(&take_over, &mobile.take_over_message(), actions);
         if let Some(status) = self.status(key, now).filter(|_| !preparing.is_empty()) {
             send_to_all(&preparing, &status, actions);

@@ -27,7 +27,7 @@ fn deliver(
     let (sender, number) = from;
     let outcome = to.open(datagram, address(number));
     let mut greeting = match &outcome {
-        Err(Refused::Unacquainted(peer)) => Some(to.greeting(*peer, &NONCE)),
+        Err(Refused::UnknownRun(peer)) => Some(to.greeting(*peer, &NONCE)),
         _ => None,
     };
     let (mut back, mut turns) = (true, 0);
@@ -41,7 +41,7 @@ fn deliver(
         };
         let again = match hearer.open(&datagram, other) {
             Ok(Incoming::Greeting(peer)) => peer,
-            Err(Refused::Unacquainted(peer)) => Some(peer),
+            Err(Refused::UnknownRun(peer)) => Some(peer),
             other => panic!("{other:?}"),
         };
         greeting = again.map(|peer| hearer.greeting(peer, &NONCE));
@@ -59,7 +59,7 @@ fn acquainted() -> (Channel, Channel) {
     let (mut west, mut east) = (run(1, 100), run(2, 200));
     let first = west.seal(WEST, &message(), &NONCE);
     let outcome = deliver((&mut west, 1), &mut east, &first);
-    assert_eq!(outcome, Err(Refused::Unacquainted(WEST)));
+    assert_eq!(outcome, Err(Refused::UnknownRun(WEST)));
     let again = west.seal(WEST, &message(), &NONCE);
     let taken = Ok(Incoming::Message(WEST, message()));
     assert_eq!(east.open(&again, address(1)), taken);
@@ -91,20 +91,17 @@ fn nothing_is_taken_twice_and_nothing_of_an_earlier_run() {
     let mut west = run(1, 101);
     let first = west.seal(WEST, &message(), &NONCE);
     let outcome = deliver((&mut west, 1), &mut east, &first);
-    assert_eq!(outcome, Err(Refused::Unacquainted(WEST)));
+    assert_eq!(outcome, Err(Refused::UnknownRun(WEST)));
     let news = west.seal(WEST, &message(), &NONCE);
     assert!(east.open(&news, address(1)).is_ok());
     assert_eq!(east.open(&unheard, address(1)), Err(Refused::Replayed));
-    assert_eq!(
-        east.open(&copy, address(1)),
-        Err(Refused::Unacquainted(WEST))
-    );
+    assert_eq!(east.open(&copy, address(1)), Err(Refused::UnknownRun(WEST)));
     // East restarts: datagrams for its former run are refused.
     let recorded = west.seal(WEST, &message(), &NONCE);
     let mut east = run(2, 201);
     assert_eq!(
         east.open(&recorded, address(1)),
-        Err(Refused::Unacquainted(WEST))
+        Err(Refused::UnknownRun(WEST))
     );
 }
 

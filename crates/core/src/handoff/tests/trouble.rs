@@ -31,7 +31,7 @@ fn wants(actions: &Actions) -> Vec<(u32, u32)> {
 fn an_epoch_that_is_raised_while_the_state_is_awaited_does_not_lose_the_state() {
     let mut east = about_to_take_over();
     registers(&mut east, 6, at(11));
-    let yielded = answer(5, Outcome::Yielded { datagrams: 1 });
+    let yielded = answer(5, Outcome::StateFollows { datagrams: 1 });
     receives(&mut east, WEST, yielded, at(12));
     let actions = receives(&mut east, WEST, part(5, &[state(200, 300)]), at(13));
     assert_eq!(delivered(&actions), [200]);
@@ -46,7 +46,7 @@ fn an_epoch_that_is_raised_while_the_state_is_awaited_does_not_lose_the_state() 
     let actions = receives(&mut west, EAST, take_over(6, 2), at(11));
     let sent = HandoffAction::Send {
         to: EAST,
-        message: answer(6, Outcome::Yielded { datagrams: 1 }),
+        message: answer(6, Outcome::StateFollows { datagrams: 1 }),
     };
     assert_eq!(actions.last(), Some(&sent));
 }
@@ -164,7 +164,7 @@ fn a_full_buffer_takes_nothing_from_a_mobile_that_is_here() {
 }
 
 #[test]
-fn of_what_the_engine_lets_go_of_the_front_is_kept() {
+fn of_the_segments_that_the_engine_releases_the_first_are_kept() {
     let settings = HandoffSettings {
         station: StationId(1),
         mobile_buffer_bytes_max: 3000,
@@ -335,7 +335,7 @@ fn a_mobile_that_goes_on_before_its_state_has_come_takes_it_along() {
     let actions = receives(&mut west, WEST, take_over(6, 3), at(12));
     let yielded = HandoffAction::Send {
         to: WEST,
-        message: answer(6, Outcome::Yielded { datagrams: 1 }),
+        message: answer(6, Outcome::StateFollows { datagrams: 1 }),
     };
     assert!(actions.contains(&yielded), "{actions:?}");
     let state = HandoffAction::Send {

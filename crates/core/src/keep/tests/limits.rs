@@ -11,7 +11,7 @@ fn flood(keeper: &mut Keeper<u32>, edge: &mut Noted, packets: u32, peer: PeerId)
             peer,
             ..packet(flow(1_000 + number, TCP), 1_000 + number, Answers::None)
         };
-        keeper.take(made_up, true, at(20), edge);
+        keeper.handle_packet(made_up, true, at(20), edge);
     }
 }
 
@@ -19,7 +19,7 @@ fn flood(keeper: &mut Keeper<u32>, edge: &mut Noted, packets: u32, peer: PeerId)
 fn a_million_made_up_flows_take_nothing_from_a_true_one() {
     let (mut keeper, mut edge) = down();
     for number in 0..4 {
-        keeper.take(
+        keeper.handle_packet(
             packet(flow(0, TCP), number, Answers::Many),
             true,
             at(10),
@@ -58,7 +58,7 @@ fn a_flood_to_all_peers_leaves_each_of_them_room_for_its_true_flows() {
             peer,
             ..packet(flow(0, TCP), peer.0, Answers::Many)
         };
-        keeper.take(true_one, true, at(30), &mut edge);
+        keeper.handle_packet(true_one, true, at(30), &mut edge);
     }
     for peer in peers() {
         keeper.handle_link(peer, LinkEvent::Up, LinkSource::Signal, at(40), &mut edge);
@@ -81,7 +81,7 @@ fn greedy_peers_leave_room_for_those_that_come_later() {
                 peer,
                 ..packet(flow(number, TCP), number, Answers::Many)
             };
-            keeper.take(arrival, true, at(1), &mut edge);
+            keeper.handle_packet(arrival, true, at(1), &mut edge);
         }
     }
     let bytes: Vec<_> = keeper.peers().map(|peer| peer.bytes).collect();
@@ -103,7 +103,7 @@ fn a_packet_longer_than_a_flow_may_keep_is_kept_alone() {
             segments: 48,
             ..packet(flow(0, TCP), number, Answers::Many)
         };
-        keeper.take(long, true, at(1), &mut edge);
+        keeper.handle_packet(long, true, at(1), &mut edge);
     }
     keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(200), &mut edge);
     assert_eq!(edge.take_sent(), [2]);
@@ -112,19 +112,19 @@ fn a_packet_longer_than_a_flow_may_keep_is_kept_alone() {
 #[test]
 fn what_is_too_old_is_not_sent() {
     let (mut keeper, mut edge) = down();
-    keeper.take(
+    keeper.handle_packet(
         packet(flow(0, TCP), 1, Answers::Many),
         true,
         at(0),
         &mut edge,
     );
-    keeper.take(
+    keeper.handle_packet(
         packet(flow(1, TCP), 2, Answers::None),
         true,
         at(0),
         &mut edge,
     );
-    keeper.take(
+    keeper.handle_packet(
         packet(flow(1, TCP), 3, Answers::None),
         true,
         at(1_500),
@@ -159,7 +159,7 @@ fn a_peer_gets_four_fifths_of_what_is_left_and_the_next_peer_four_fifths_of_the_
                 peer,
                 ..packet(flow(number, TCP), number, Answers::Many)
             };
-            keeper.take(arrival, true, at(1), &mut edge);
+            keeper.handle_packet(arrival, true, at(1), &mut edge);
         }
         let view = keeper.peers().find(|view| view.peer == peer);
         let bytes = view.expect("it is away").bytes;

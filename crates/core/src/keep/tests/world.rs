@@ -200,7 +200,8 @@ impl World {
                 frame: packet,
             };
             let alarm = self.below.mode == Kernel::Take;
-            self.keeper.take(arrival, alarm, self.now, &mut self.below);
+            self.keeper
+                .handle_packet(arrival, alarm, self.now, &mut self.below);
             self.below.done += 1;
         }
     }

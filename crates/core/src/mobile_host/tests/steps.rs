@@ -284,7 +284,7 @@ fn a_flow_that_has_answered_since_the_false_alarm_is_not_closed_again() {
 }
 
 #[test]
-fn an_outage_in_the_middle_of_the_steps_ends_them_until_the_link_is_back() {
+fn an_outage_in_the_middle_of_the_steps_ends_them_until_link_up() {
     let mut bench = today();
     frozen(&mut bench, 500);
     bench.until(at(840));
@@ -309,7 +309,7 @@ fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
     let flight = FLIGHT * SEGMENT;
     let mut flow = flow(1_000);
     (flow.window, flow.window_shift) = (60_000, Some(7));
-    let closed = Closed {
+    let closed = ClosedWindow {
         rcv_nxt: None,
         at: at(0),
         round_trip: Some(FULL),
@@ -326,7 +326,7 @@ fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
         if ms > 116 {
             flow.rcv_nxt = (flow.rcv_nxt + a_millisecond).min(allowed);
         }
-        if opening.due() > at(1_000 + ms) {
+        if opening.next_step_at() > at(1_000 + ms) {
             continue;
         }
         let Step::Edge(edge) = opening.step(&flow, at(1_000 + ms)) else {
@@ -460,10 +460,10 @@ fn a_flow_whose_scale_is_not_known_opens_at_once() {
 
 /// A flow that was closed with 200 segments in flight. The last one arrived `took_ms` later. The measured round
 /// trip is `usual`.
-fn closed_over(usual: Duration, took_ms: u64) -> (HostFlow, Closed) {
+fn closed_over(usual: Duration, took_ms: u64) -> (HostFlow, ClosedWindow) {
     let mut flow = flow(1_000);
     (flow.window, flow.window_shift) = (60_000, Some(7));
-    let closed = Closed::over(
+    let closed = ClosedWindow::new(
         Some(&HostFlow {
             srtt: Some(usual),
             ..flow
@@ -490,7 +490,7 @@ fn the_round_trip_of_before_ends_with_the_last_that_came() {
         let (flow, closed) = closed_over(measured, took_ms);
         let opening = Opening::begin(&flow, &closed, at(1_000)).unwrap();
         let usual = Duration::from_millis(usual_ms);
-        assert_eq!(opening.usual(), usual, "{took_ms}");
+        assert_eq!(opening.flight_time(), usual, "{took_ms}");
     }
 }
 
@@ -512,8 +512,8 @@ fn a_queue_that_was_a_third_of_the_round_trip_and_is_empty_takes_all_at_once() {
         let began = at(172 + idle_ms);
         let mut opening = Opening::begin(&flow, &closed, began).unwrap();
         let first = began + Duration::from_millis(round_trip_ms);
-        while opening.due() < first {
-            opening.step(&flow, opening.due());
+        while opening.next_step_at() < first {
+            opening.step(&flow, opening.next_step_at());
         }
         flow.rcv_nxt += 4 * SEGMENT;
         let Step::Edge(edge) = opening.step(&flow, first) else {
@@ -567,10 +567,10 @@ fn a_flow_that_is_missing_at_eight_steps_has_ended() {
     let mut opening = Opening::begin(&flow, &closed, at(1_000)).unwrap();
     let edge = Step::Edge(opening.advertised());
     for step in 1..8 {
-        assert_eq!(opening.miss(at(1_000 + step)), edge, "{step}");
+        assert_eq!(opening.on_missing(at(1_000 + step)), edge, "{step}");
     }
     // A step is due after a 16th of the round trip.
     let due = at(1_007) + Duration::from_micros(10_750);
-    assert_eq!(opening.due(), due);
-    assert_eq!(opening.miss(due), Step::Open);
+    assert_eq!(opening.next_step_at(), due);
+    assert_eq!(opening.on_missing(due), Step::Open);
 }

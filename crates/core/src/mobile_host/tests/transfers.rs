@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng as _, SeedableRng as _};
 
-use super::withheld::{AckAndWindow, FromFh, FromMh, WithheldSegment};
+use super::withheld::{AckAndWindow, FhData, MhSegment, WithheldSegment};
 use super::*;
 
 mod daemon;
@@ -413,7 +413,7 @@ fn run(seed: u64, scheme: MobileScheme) -> [u64; 4] {
     let ordered = after < world.orders_until && world.daemon.is_some();
     for (receiver, sender) in world.receivers.iter().zip(&world.senders) {
         assert!(
-            !receiver.withheld.is_held() || world.daemon.is_none(),
+            !receiver.withheld.is_withholding() || world.daemon.is_none(),
             "{what}: held"
         );
         let order = world.orders.get(&receiver.noted.key).filter(|_| ordered);

@@ -192,9 +192,9 @@ impl Outages {
             let Some(reply) = reply else { continue };
             self.probe_timer.note_answer(now);
             return match reply {
-                ProbeReply::Pauses => Some(ProbeResult::Pauses(key)),
+                ProbeReply::FhPauses => Some(ProbeResult::Pauses(key)),
                 ProbeReply::LinkUp => Some(ProbeResult::LinkUp),
-                ProbeReply::GoesOn => None,
+                ProbeReply::FhSends => None,
             };
         }
         turn.and_then(|turn| self.silent_flows.to_probe(turn))

@@ -7,7 +7,7 @@ use core::time::Duration;
 use holdfast_wire::Instant;
 
 /// The interval between two checks for answers.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The first probe leaves this time after the silence began.
 const QUIET: Duration = Duration::from_millis(40);
 /// No probe leaves for this time after an answer: Linux answers once in half a second
@@ -21,7 +21,7 @@ const PROBES_APART_PART: u32 = 150;
 /// Watches an interface on which flows are silent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProbeTimer {
-    look_at: Instant,
+    check_at: Instant,
     probe_at: Instant,
     quiet_until: Instant,
     began: Instant,
@@ -35,7 +35,7 @@ impl ProbeTimer {
         if others_wait {
             self.probe_at = self.probe_at.min(now + PROBES_APART);
         } else {
-            self.look_at = now;
+            self.check_at = now;
             self.probe_at = now + QUIET;
         }
     }
@@ -47,12 +47,12 @@ impl ProbeTimer {
 
     /// When answers are checked next.
     pub(super) const fn poll_timeout(&self) -> Instant {
-        self.look_at
+        self.check_at
     }
 
     /// The answers are checked now. Returns the number of the turn if a probe is due too.
     pub(super) fn look(&mut self, now: Instant) -> Option<usize> {
-        self.look_at = now + LOOK;
+        self.check_at = now + CHECK_INTERVAL;
         if now < self.probe_at.max(self.quiet_until) {
             return None;
         }

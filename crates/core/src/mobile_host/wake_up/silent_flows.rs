@@ -16,17 +16,17 @@ use crate::mobile_host::{FLOWS_SERVED_MAX, HostFlow};
 mod tests;
 
 /// The first wake-up of a flow follows this time after the flow was found silent.
-const FIRST_AFTER: Duration = Duration::from_millis(300);
+const FIRST_WAKE_UP_AFTER: Duration = Duration::from_millis(300);
 /// The interval between two wake-ups doubles each time, up to this.
-const REPEATED_AFTER_MAX: Duration = Duration::from_secs(1);
+const WAKE_UP_INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// A silent flow is woken for this time at most.
-const REPEATED_FOR: Duration = Duration::from_secs(180);
+const WOKEN_FOR_MAX: Duration = Duration::from_secs(180);
 /// A wake-up at link up is repeated this many times if no data arrive.
 const REPETITIONS: u8 = 3;
 /// The first repetition follows after a round trip, but no sooner than this.
 const REPETITION_AFTER_MIN: Duration = Duration::from_millis(100);
 /// A flow that was not known to be silent before link up is woken again for this time at most.
-const UNLISTED_FOR: Duration = Duration::from_secs(1);
+const UNLISTED_WOKEN_FOR_MAX: Duration = Duration::from_secs(1);
 /// Silent flows that wait for link up, at most. Further ones get no help before link up.
 const SILENT_MAX: usize = 64;
 /// Flows whose FHs are probed by turns, at most: one FH may be dead.
@@ -34,15 +34,15 @@ const PROBED_MAX: usize = 3;
 /// If the first probe leaves later than this after the silence began, an answer shows nothing of the time before.
 const PROBED_WITHIN: Duration = Duration::from_secs(1);
 /// An answer that arrives later than a round trip and this time after the first probe answers a later probe.
-const LATE: Duration = Duration::from_millis(150);
+const LATE_ANSWER_AFTER: Duration = Duration::from_millis(150);
 /// A longer round trip counts as this in that sum.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(5);
 /// A flow is woken at link up this many times at most without data: the link may go down again.
-const WOKEN_MAX: u8 = 3;
+const LINK_UP_WAKE_UPS_MAX: u8 = 3;
 /// A probed flow that has received data is checked again after this time.
-const LOOKED_AT_AFTER: Duration = Duration::from_millis(20);
+const CHECKED_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// If the flows cannot be read, the next try is after this time.
-const PUT_OFF: Duration = Duration::from_millis(150);
+const UNREADABLE_RETRY_AFTER: Duration = Duration::from_millis(150);
 /// A silent flow whose FH is to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TimedWakeUp {
@@ -56,63 +56,63 @@ pub(super) struct TimedWakeUp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProbeReply {
     /// The FH has answered the first probe in time: the link was up all the time, and the FH pauses.
-    Pauses,
+    FhPauses,
     /// The FH has answered a later probe, or sends data: the first one was lost, and the link is up again.
     LinkUp,
     /// Data of the FH arrived no later than an answer to the first probe would. The FH may have answered, too.
-    GoesOn,
+    FhSends,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Silent {
     /// When the silence began. No data have arrived since then.
     since: Instant,
-    due: Instant,
-    wait: Duration,
-    until: Instant,
+    wake_up_at: Instant,
+    interval: Duration,
+    give_up_at: Instant,
     rcv_nxt: SeqNum,
     received_at: Option<Instant>,
     round_trip: Duration,
     /// When the flow's FH was probed first.
     probed_at: Option<Instant>,
     /// True: the flow waits for link up, and its FH may be probed. False: it was woken at link up.
-    waits: bool,
+    waits_for_link_up: bool,
     /// Wake-ups at link up, without repetitions.
-    woken: u8,
+    link_up_wake_ups: u8,
     /// Repetitions of such a wake-up that are left.
-    again: u8,
+    repetitions_left: u8,
 }
 
 impl Silent {
     fn new(flow: &HostFlow, now: Instant) -> Self {
         Self {
             since: now,
-            due: now + FIRST_AFTER,
-            wait: FIRST_AFTER,
-            until: now + REPEATED_FOR,
+            wake_up_at: now + FIRST_WAKE_UP_AFTER,
+            interval: FIRST_WAKE_UP_AFTER,
+            give_up_at: now + WOKEN_FOR_MAX,
             rcv_nxt: flow.rcv_nxt,
             received_at: flow.received_at,
             round_trip: flow.round_trip().unwrap_or(ROUND_TRIP_UNKNOWN),
             probed_at: None,
-            waits: true,
-            woken: 0,
-            again: 0,
+            waits_for_link_up: true,
+            link_up_wake_ups: 0,
+            repetitions_left: 0,
         }
     }
 
-    fn note_woken(&mut self, now: Instant) {
-        self.wait = self
+    fn on_woken(&mut self, now: Instant) {
+        self.interval = self
             .round_trip
-            .clamp(REPETITION_AFTER_MIN, REPEATED_AFTER_MAX);
-        self.due = now + self.wait;
-        self.waits = false;
-        self.woken += 1;
-        self.again = REPETITIONS;
+            .clamp(REPETITION_AFTER_MIN, WAKE_UP_INTERVAL_MAX);
+        self.wake_up_at = now + self.interval;
+        self.waits_for_link_up = false;
+        self.link_up_wake_ups += 1;
+        self.repetitions_left = REPETITIONS;
     }
 
     /// The wake-ups at link up had no effect, and no flow receives a segment: the link is down again.
-    fn waits_again(&mut self, now: Instant) {
-        self.waits = true;
+    fn wait_for_link_up(&mut self, now: Instant) {
+        self.waits_for_link_up = true;
         self.since = now;
         self.probed_at = None;
     }
@@ -125,10 +125,10 @@ impl Silent {
     /// Whether the flow is still to be woken. A segment without data ends the silence too, unless it may answer a
     /// probe or a wake-up.
     fn is_silent(&self, flow: &HostFlow, now: Instant) -> bool {
-        let answers = self.probed_at.is_some() || self.woken > 0;
+        let answers = self.probed_at.is_some() || self.link_up_wake_ups > 0;
         let has_answered = flow.received_at.is_some_and(|at| at > self.since);
         let is_silent = answers || !has_answered;
-        flow.is_live(now) && now <= self.until && !self.has_ended(flow) && is_silent
+        flow.is_live(now) && now <= self.give_up_at && !self.has_ended(flow) && is_silent
     }
 }
 
@@ -193,7 +193,9 @@ impl SilentFlows {
 
     /// The flows that wait for link up.
     fn waiting(&self) -> impl Iterator<Item = (&FlowKey, &Silent)> {
-        self.flows.iter().filter(|(_, silent)| silent.waits)
+        self.flows
+            .iter()
+            .filter(|(_, silent)| silent.waits_for_link_up)
     }
 
     /// The flow whose FH is probed at this turn, one of [`PROBED_MAX`]. Flows of different FHs come first.
@@ -232,13 +234,13 @@ impl SilentFlows {
         let key = &flow.key;
         let silent = *self.flows.get(key)?;
         let probed_at = silent.probed_at?;
-        let in_time = probed_at + silent.round_trip.min(ROUND_TRIP_MAX) + LATE;
+        let in_time = probed_at + silent.round_trip.min(ROUND_TRIP_MAX) + LATE_ANSWER_AFTER;
         if silent.has_ended(flow) {
             if flow.data_at.is_some_and(|at| at > in_time) {
                 return Some(ProbeReply::LinkUp);
             }
             self.flows.remove(key);
-            return Some(ProbeReply::GoesOn);
+            return Some(ProbeReply::FhSends);
         }
         let answered_at = flow.received_at.filter(|at| *at > probed_at)?;
         if probed_at > silent.since + PROBED_WITHIN || answered_at > in_time {
@@ -252,14 +254,14 @@ impl SilentFlows {
             }
         }
         self.pausing.insert(*key, (flow.rcv_nxt, now));
-        Some(ProbeReply::Pauses)
+        Some(ProbeReply::FhPauses)
     }
 
     /// At link up: whether the flow waited for it. A flow that received a segment after the last silent one fell
     /// silent did not. A flow that was found to pause during the silence did wait: the finding was wrong.
     pub(super) fn may_wait(&self, flow: &HostFlow, still_comes: Duration) -> bool {
         if let Some(silent) = self.flows.get(&flow.key) {
-            return silent.waits && !silent.has_ended(flow);
+            return silent.waits_for_link_up && !silent.has_ended(flow);
         }
         let Some([first, last]) = self.began() else {
             return false;
@@ -279,68 +281,72 @@ impl SilentFlows {
             }
             self.pausing.remove(&flow.key);
             let silent = self.flows.entry(flow.key).or_insert_with(|| Silent {
-                until: now + UNLISTED_FOR,
+                give_up_at: now + UNLISTED_WOKEN_FOR_MAX,
                 ..Silent::new(flow, now)
             });
-            silent.note_woken(now);
+            silent.on_woken(now);
             woken.push(flow.key);
         }
         // The others are no longer known, or have received data.
-        self.flows.retain(|_, silent| !silent.waits);
+        self.flows.retain(|_, silent| !silent.waits_for_link_up);
         woken
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.flows.values().map(|silent| silent.due).min()
+        self.flows.values().map(|silent| silent.wake_up_at).min()
     }
 
     /// The flows cannot be read: everything due is put off.
     pub(super) fn put_off(&mut self, now: Instant) {
         for silent in self.flows.values_mut() {
-            silent.due = silent.due.max(now + PUT_OFF);
+            silent.wake_up_at = silent.wake_up_at.max(now + UNREADABLE_RETRY_AFTER);
         }
     }
 
     /// Returns the silent flows that are to be woken now. `flows` are all flows. If other flows receive segments,
     /// the link is up: a silent flow is then woken once more, and no longer followed.
     pub(super) fn handle_timeout(&mut self, flows: &[HostFlow], now: Instant) -> Vec<TimedWakeUp> {
-        let of_others = flows
+        let others_received_at = flows
             .iter()
             .filter(|flow| !self.flows.contains_key(&flow.key))
             .filter_map(|flow| flow.received_at)
             .max();
         let mut woken = Vec::new();
         self.flows.retain(|key, silent| {
-            if silent.due > now {
+            if silent.wake_up_at > now {
                 return true;
             }
             let Some(flow) = flows.iter().find(|flow| flow.key == *key) else {
                 return false;
             };
-            if silent.waits && silent.probed_at.is_some() && silent.has_ended(flow) {
+            if silent.waits_for_link_up && silent.probed_at.is_some() && silent.has_ended(flow) {
                 // The data show whether the link was down: see `reply_of`.
-                silent.due = now + LOOKED_AT_AFTER;
-                return now <= silent.until;
+                silent.wake_up_at = now + CHECKED_AGAIN_AFTER;
+                return now <= silent.give_up_at;
             }
             if !silent.is_silent(flow, now) {
                 return false;
             }
-            let link_is_up = silent.again > 0;
-            silent.again = silent.again.saturating_sub(1);
+            let link_is_up = silent.repetitions_left > 0;
+            silent.repetitions_left = silent.repetitions_left.saturating_sub(1);
             woken.push(TimedWakeUp {
                 key: *key,
                 link_is_up,
             });
-            let others_receive = of_others.is_some_and(|at| at > silent.since + FIRST_AFTER);
-            if others_receive && silent.again == 0 {
+            let others_receive =
+                others_received_at.is_some_and(|at| at > silent.since + FIRST_WAKE_UP_AFTER);
+            if others_receive && silent.repetitions_left == 0 {
                 return false;
             }
-            if link_is_up && silent.again == 0 && silent.woken < WOKEN_MAX {
-                silent.waits_again(now);
+            if link_is_up
+                && silent.repetitions_left == 0
+                && silent.link_up_wake_ups < LINK_UP_WAKE_UPS_MAX
+            {
+                silent.wait_for_link_up(now);
             }
-            silent.wait = (silent.wait * 2).min(REPEATED_AFTER_MAX);
-            silent.due = now + silent.wait;
+            silent.interval = (silent.interval * 2).min(WAKE_UP_INTERVAL_MAX);
+            silent.wake_up_at = now + silent.interval;
             true
         });
         woken

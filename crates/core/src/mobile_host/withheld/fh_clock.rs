@@ -37,7 +37,7 @@ pub struct FhClock {
 
 impl FhClock {
     /// Notes a TSval.
-    pub fn note(&mut self, tsval: u32, now: Instant) {
+    pub fn add_reading(&mut self, tsval: u32, now: Instant) {
         let reading = (tsval, now);
         let too_old = now.saturating_since(self.newest.1) > SILENCE_MAX;
         if self.newest.1 == Instant::ZERO || too_old {
@@ -99,7 +99,7 @@ mod tests {
             let since = span * step / steps;
             let ticks = since.as_micros() as u64 * hz / 1_000_000;
             // From just below the turn of the number.
-            clock.note(
+            clock.add_reading(
                 u32::MAX.wrapping_sub(20).wrapping_add(ticks as u32),
                 AT + since,
             );
@@ -170,7 +170,7 @@ mod tests {
     fn after_a_long_silence_it_is_measured_anew() {
         let mut clock = clock(1_000_000, Duration::from_secs(100));
         let later = clock.newest.1 + Duration::from_secs(4_500);
-        clock.note(clock.newest.0.wrapping_add(205_032_704), later);
+        clock.add_reading(clock.newest.0.wrapping_add(205_032_704), later);
         assert_eq!((clock.first, clock.next), (clock.newest, clock.newest));
         assert_eq!(clock.newest.1, later);
     }
@@ -179,7 +179,7 @@ mod tests {
     fn what_comes_late_does_not_turn_the_clock_back() {
         let mut clock = clock(1_000, Duration::from_secs(2));
         let before = clock;
-        clock.note(before.newest.0.wrapping_sub(7), AT + Duration::from_secs(3));
+        clock.add_reading(before.newest.0.wrapping_sub(7), AT + Duration::from_secs(3));
         assert_eq!(clock, before);
     }
 }

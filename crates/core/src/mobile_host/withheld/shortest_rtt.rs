@@ -12,27 +12,27 @@ const WINDOW: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ShortestRtt {
     since: Instant,
-    now: Duration,
-    before: Duration,
+    current: Duration,
+    previous: Duration,
 }
 
 impl ShortestRtt {
     /// Notes a measured round trip.
-    pub(super) fn note(&mut self, rtt: Duration, now: Instant) {
+    pub(super) fn add(&mut self, rtt: Duration, now: Instant) {
         if now.saturating_since(self.since) > WINDOW {
-            (self.before, self.now, self.since) = (self.now, rtt, now);
+            (self.previous, self.current, self.since) = (self.current, rtt, now);
         }
-        if self.now.is_zero() || rtt < self.now {
-            self.now = rtt;
+        if self.current.is_zero() || rtt < self.current {
+            self.current = rtt;
         }
     }
 
     /// The shortest; 0: none was measured.
     pub(super) fn get(&self) -> Duration {
-        if self.before.is_zero() {
-            self.now
+        if self.previous.is_zero() {
+            self.current
         } else {
-            self.now.min(self.before)
+            self.current.min(self.previous)
         }
     }
 }
@@ -47,7 +47,7 @@ mod tests {
         let at = |seconds: u64| Instant::from_millis(1_000 * (100 + seconds));
         for second in 0..30 {
             let ms = if second == 0 { 20 } else { 200 };
-            shortest.note(Duration::from_millis(ms), at(second));
+            shortest.add(Duration::from_millis(ms), at(second));
             let expected = if second <= 21 { 20 } else { 200 };
             assert_eq!(shortest.get().as_millis(), expected, "{second} s");
         }

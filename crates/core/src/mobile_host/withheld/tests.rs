@@ -16,8 +16,8 @@ fn after(segments: u32) -> SeqNum {
     SeqNum::new(START) + segments * PIECE
 }
 
-fn data(first: u32, count: u32) -> FromFh {
-    FromFh {
+fn data(first: u32, count: u32) -> FhData {
+    FhData {
         seq: after(first),
         len: count * PIECE,
         segment_bytes: PIECE,
@@ -25,8 +25,8 @@ fn data(first: u32, count: u32) -> FromFh {
     }
 }
 
-fn ack(segments: u32) -> FromMh {
-    FromMh {
+fn ack(segments: u32) -> MhSegment {
+    MhSegment {
         own: AckAndWindow {
             ack: after(segments),
             window: 4_000,
@@ -99,7 +99,7 @@ fn a_bulk_download_leaves_one_segment_unacknowledged_and_its_right_edge_where_it
     let edge = |leaves: AckAndWindow| leaves.ack + (u32::from(leaves.window) << SCALE);
     let short = edge(ack(402).own).distance_from(edge(left));
     assert!(short < 1 << SCALE, "{short}");
-    assert!(withheld.is_held());
+    assert!(withheld.is_withholding());
 }
 
 #[test]
@@ -113,18 +113,18 @@ fn few_segments_in_a_round_trip_are_no_bulk_unless_they_wait_in_a_queue() {
             withheld.handle_fh_data(&data(number, 1), Some(rtt), now);
             withheld.handle_mh_segment(&ack(number + 1), true, now);
         }
-        assert_eq!(withheld.is_held(), held, "{rtt} ms");
+        assert_eq!(withheld.is_withholding(), held, "{rtt} ms");
     }
 }
 
 #[test]
-fn nothing_is_held_without_order_scale_or_round_trip_nor_at_an_end() {
+fn nothing_is_withheld_without_order_scale_or_round_trip_nor_at_an_end() {
     let mut withheld = bulk(400);
-    let bare = FromMh {
+    let bare = MhSegment {
         scale: None,
         ..ack(400)
     };
-    let ending = FromMh {
+    let ending = MhSegment {
         is_ending: true,
         ..ack(400)
     };
@@ -134,7 +134,7 @@ fn nothing_is_held_without_order_scale_or_round_trip_nor_at_an_end() {
             withheld.handle_mh_segment(&segment, ordered, at(100)),
             segment.own
         );
-        assert!(!withheld.is_held());
+        assert!(!withheld.is_withholding());
     }
     assert_ne!(
         withheld.handle_mh_segment(&ack(400), true, at(100)),
@@ -155,7 +155,7 @@ fn while_something_is_missing_acks_pass_and_then_one_is_withheld_again() {
         // Segment 400 is lost.
         for number in 401..410 {
             withheld.handle_fh_data(&data(number, 1), Some(RTT), at(100));
-            let segment = FromMh {
+            let segment = MhSegment {
                 has_sack,
                 ..ack(400)
             };
@@ -173,7 +173,7 @@ fn while_something_is_missing_acks_pass_and_then_one_is_withheld_again() {
 #[test]
 fn a_new_request_acknowledges_the_whole_answer() {
     let mut withheld = bulk(400);
-    let last = FromFh {
+    let last = FhData {
         push: true,
         ..data(400, 2)
     };
@@ -183,7 +183,7 @@ fn a_new_request_acknowledges_the_whole_answer() {
         withheld.handle_mh_segment(&pure, true, at(100)).ack,
         after(401)
     );
-    let request = FromMh {
+    let request = MhSegment {
         has_payload: true,
         ..pure
     };
@@ -197,7 +197,7 @@ fn a_new_request_acknowledges_the_whole_answer() {
     assert_eq!(
         withheld
             .handle_mh_segment(
-                &FromMh {
+                &MhSegment {
                     has_payload: true,
                     ..ack(402)
                 },
@@ -210,14 +210,14 @@ fn a_new_request_acknowledges_the_whole_answer() {
 }
 
 #[test]
-fn of_an_answer_nothing_is_held_until_it_is_a_download() {
+fn of_an_answer_nothing_is_withheld_until_it_is_a_download() {
     let is_late = |held: Option<Duration>| {
         held.is_some_and(|since| since >= ANSWER && since < ANSWER + RTT * 3)
     };
     // The first data of a flow are part of an answer, too.
     let mut withheld = WithheldSegment::default();
     assert!(is_late(download(&mut withheld, 0..12_000, at(0))));
-    let end = FromFh {
+    let end = FhData {
         push: true,
         ..data(12_000, 2)
     };
@@ -232,9 +232,9 @@ fn of_an_answer_nothing_is_held_until_it_is_a_download() {
         (true, &[3_000, 3_440], false),
     ] {
         let mut withheld = withheld;
-        withheld.handle_fh_data(&FromFh { push, ..end }, Some(RTT), at(3_000));
+        withheld.handle_fh_data(&FhData { push, ..end }, Some(RTT), at(3_000));
         for ms in requests_ms {
-            let request = FromMh {
+            let request = MhSegment {
                 has_payload: true,
                 ..ack(12_002)
             };
@@ -251,7 +251,7 @@ fn of_an_answer_nothing_is_held_until_it_is_a_download() {
 }
 
 #[test]
-fn after_a_gap_of_most_of_a_round_trip_nothing_is_held_for_one() {
+fn after_a_gap_of_most_of_a_round_trip_nothing_is_withheld_for_a_round_trip() {
     // BBR looks for the shortest round trip: four segments, and nothing until they are acknowledged.
     for (gap_ms, held) in [(30, true), (40, false)] {
         let mut withheld = bulk(400);
@@ -267,7 +267,7 @@ fn a_message_long_after_a_download_is_no_download_and_ends_an_answer() {
     let mut withheld = bulk(400);
     assert!(withheld.segments() >= 16, "a download");
     let end = after(400);
-    let message = FromFh {
+    let message = FhData {
         seq: end,
         len: 300,
         segment_bytes: 300,
@@ -276,13 +276,13 @@ fn a_message_long_after_a_download_is_no_download_and_ends_an_answer() {
     // The segment before was short, too.
     for (number, ms) in [(0, 1_000), (1, 2_000)] {
         let seq = end + 300 * number;
-        withheld.handle_fh_data(&FromFh { seq, ..message }, Some(RTT), at(100 + ms));
+        withheld.handle_fh_data(&FhData { seq, ..message }, Some(RTT), at(100 + ms));
         assert!(withheld.segments() < 16);
         assert!(withheld.boundaries().ends_short(seq + 300));
     }
     // Larger segments end no answer either, each the first after a short one.
     let seq = end + 600;
-    let larger = FromFh {
+    let larger = FhData {
         seq,
         len: 700,
         segment_bytes: 700,
@@ -301,7 +301,7 @@ fn steps_end_where_segments_do_and_promise_no_window_that_the_mh_does_not_have()
         segment_bytes: PIECE,
     };
     let own = ack(300).own;
-    let steps = boundaries.steps(own, SCALE, 64, 64);
+    let steps = boundaries.acks_below(own, SCALE, 64, 64);
     assert_eq!(steps.len(), 64);
     assert_eq!(steps.last().map(|step| step.ack), Some(after(299)));
     for (number, step) in (236..).zip(&steps) {
@@ -312,13 +312,16 @@ fn steps_end_where_segments_do_and_promise_no_window_that_the_mh_does_not_have()
     }
     // Windows of 16 segments reach no further; nor can a full field express more.
     let narrow = AckAndWindow { window: 181, ..own };
-    assert_eq!(boundaries.steps(narrow, SCALE, 64, 64).len(), 16);
+    assert_eq!(boundaries.acks_below(narrow, SCALE, 64, 64).len(), 16);
     let full = AckAndWindow {
         window: u16::MAX,
         ..own
     };
-    assert_eq!(boundaries.steps(full, SCALE, 64, 64), []);
-    assert_eq!(SegmentBoundaries::default().steps(own, SCALE, 64, 64), []);
+    assert_eq!(boundaries.acks_below(full, SCALE, 64, 64), []);
+    assert_eq!(
+        SegmentBoundaries::default().acks_below(own, SCALE, 64, 64),
+        []
+    );
 }
 
 #[test]
@@ -332,8 +335,8 @@ fn boundaries_are_known_from_the_first_of_equal_segments_on_and_the_last_may_be_
         (2 * PIECE, PIECE - 1, second),
     ] {
         let mut boundaries = SegmentBoundaries::default();
-        boundaries.note(after(0), PIECE, PIECE);
-        boundaries.note(second, len, segment_bytes);
+        boundaries.add(after(0), PIECE, PIECE);
+        boundaries.add(second, len, segment_bytes);
         assert_eq!(boundaries.start, start, "{len} {segment_bytes}");
         assert_eq!(boundaries.end, second + len, "{len} {segment_bytes}");
     }
@@ -346,7 +349,7 @@ fn of_a_download_of_any_length_the_newest_boundaries_are_known() {
     // More than half of all numbers, after which the first one would lie ahead.
     for number in 0..(1 << 31) / at_once + 2 {
         let seq = SeqNum::new(START) + number * at_once;
-        boundaries.note(seq, at_once, PIECE);
+        boundaries.add(seq, at_once, PIECE);
         let end = seq + at_once;
         assert_eq!(boundaries.before(end), Some(end - PIECE), "{number}");
         let span = end.distance_from(boundaries.start);
@@ -355,7 +358,7 @@ fn of_a_download_of_any_length_the_newest_boundaries_are_known() {
 }
 
 #[test]
-fn a_pause_lets_go_before_the_fh_probes_and_the_number_never_goes_back() {
+fn in_a_pause_the_ack_is_released_before_the_fh_probes_and_the_number_never_goes_back() {
     let mut withheld = bulk(400);
     let now = at(100);
     assert_eq!(
@@ -439,7 +442,7 @@ fn whatever_comes_nothing_is_acknowledged_that_was_not_received_and_no_number_go
             let first = if below(30) == 0 { received } else { first };
             let push = below(40) == 0;
             withheld.handle_fh_data(
-                &FromFh {
+                &FhData {
                     push,
                     ..data(first, count)
                 },
@@ -450,7 +453,7 @@ fn whatever_comes_nothing_is_acknowledged_that_was_not_received_and_no_number_go
             if first <= received {
                 received = received.max(first + count);
             }
-            let segment = FromMh {
+            let segment = MhSegment {
                 has_payload: below(9) == 0,
                 has_sack: highest > received,
                 ..ack(received)

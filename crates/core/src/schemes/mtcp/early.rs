@@ -42,7 +42,7 @@ pub(super) use opening::Opening;
 use opening::{SHIFT, TRIES_MAX, WINDOW, answer_to, numbers};
 
 /// Segments of the opener that are held at most.
-const HELD_MAX: usize = 32;
+const QUEUED_SEGMENTS_MAX: usize = 32;
 /// Each counts as this number of bytes at least: about the buffer of a small frame.
 const HELD_BYTES_MIN: usize = 2_304;
 /// The other end's number must differ from the one in the gateway's answer by more than a window
@@ -102,8 +102,8 @@ impl<P: Payload> Mtcp<P> {
             is_confirmed: false,
             again_at: None,
             tries: 0,
-            held: Vec::new(),
-            held_bytes: 0,
+            queued_segments: Vec::new(),
+            queued_bytes: 0,
         };
         opening.wait(cx.now);
         *self = Self {
@@ -189,7 +189,10 @@ impl<P: Payload> Mtcp<P> {
             cx.actions.push(Action::Repeat(opening.answer.clone()));
         } else if segment.flags.has(Flags::RST) {
             // RFC 5961, 3.2: the number must be exactly the one that is expected next.
-            let next = opening.held.iter().map(|(held, _)| held.end());
+            let next = opening
+                .queued_segments
+                .iter()
+                .map(|(queued, _)| queued.end());
             if next.fold(first, SeqNum::max) == segment.seq || segment.seq == first {
                 if opening.is_confirmed {
                     cx.actions.extend(opening.reset_other().map(Action::Repeat));
@@ -198,8 +201,8 @@ impl<P: Payload> Mtcp<P> {
                 return SetUp::Closed;
             }
         } else if segment.flags.has(Flags::ACK) && segment.ack == opening.iss + 1 {
-            opening.hold(segment, payload, bytes_free);
-            flow.cached_elsewhere.bytes = opening.held_bytes;
+            opening.queue(segment, payload, bytes_free);
+            flow.cached_elsewhere.bytes = opening.queued_bytes;
             if !core::mem::replace(&mut opening.is_confirmed, true) {
                 opening.tries = 0;
                 opening.wait(cx.now);
@@ -225,8 +228,11 @@ impl<P: Payload> Mtcp<P> {
         let Some(opening) = self.forget_opening(flow) else {
             return SetUp::Handled;
         };
-        let held = opening.held.iter().map(|(held, _)| held.end());
-        let ack = held.fold(opening.syn.seq + 1, SeqNum::max);
+        let queued = opening
+            .queued_segments
+            .iter()
+            .map(|(queued, _)| queued.end());
+        let ack = queued.fold(opening.syn.seq + 1, SeqNum::max);
         let reset = Segment {
             seq: opening.iss + 1,
             ack,
@@ -290,7 +296,7 @@ impl<P: Payload> Mtcp<P> {
             answers_fh: opening.opener == Side::Fh,
             answer: own,
             direction: opening.opener.sends(),
-            held: opening.held,
+            queued_segments: opening.queued_segments,
         }))
     }
 
@@ -325,18 +331,18 @@ impl<P: Payload> Mtcp<P> {
 
 impl<P: Payload> Opening<P> {
     /// Holds what the opener sends. What has no room gets no ACK, so the opener retransmits it.
-    fn hold(&mut self, segment: &Segment, payload: &P, bytes_free: usize) {
+    fn queue(&mut self, segment: &Segment, payload: &P, bytes_free: usize) {
         let first = self.syn.seq + 1;
         let farthest = first + u32::from(WINDOW);
         let is_known =
-            |(held, _): &(Segment, P)| (held.seq, held.end()) == (segment.seq, segment.end());
+            |(queued, _): &(Segment, P)| (queued.seq, queued.end()) == (segment.seq, segment.end());
         let fits = first.at_or_before(segment.seq) && segment.end().at_or_before(farthest);
         let bytes = (segment.payload_len as usize).max(HELD_BYTES_MIN);
-        let has_room = self.held.len() < HELD_MAX && bytes <= bytes_free;
+        let has_room = self.queued_segments.len() < QUEUED_SEGMENTS_MAX && bytes <= bytes_free;
         let may_cache = Flow::may_cache(segment, payload);
-        if fits && has_room && may_cache && !self.held.iter().any(is_known) {
-            self.held.push((*segment, payload.clone()));
-            self.held_bytes += bytes;
+        if fits && has_room && may_cache && !self.queued_segments.iter().any(is_known) {
+            self.queued_segments.push((*segment, payload.clone()));
+            self.queued_bytes += bytes;
         }
     }
 }

@@ -84,7 +84,7 @@ pub(super) struct MTcp {
     pub cwnd: Option<u32>,
     sent_max: SeqNum,
     /// The end of what an outage has delayed, while part of it waits to be sent.
-    held_end: Option<SeqNum>,
+    delayed_end: Option<SeqNum>,
     /// Bytes that the MH has reported beyond its ACK.
     reported: u32,
     /// In a cell, losses on the wireless half are hidden from the FH.
@@ -109,7 +109,7 @@ impl MTcp {
             && self.rexmt_at.is_none()
             && self.persist.deadline().is_none()
             && self.probe_end.is_none()
-            && self.held_end.is_none()
+            && self.delayed_end.is_none()
             && is_over(self.doubted_end)
             && is_over(self.loss_end)
             && !self.expired
@@ -155,7 +155,7 @@ impl MTcp {
         self.persist = self.persist.afresh();
         (self.probe_end, self.expired) = (None, false);
         (self.reported_down, self.closed) = (false, false);
-        (self.sent_max, self.held_end) = (sent, None);
+        (self.sent_max, self.delayed_end) = (sent, None);
         (self.doubted_end, self.loss_end) = (None, None);
     }
 
@@ -181,7 +181,7 @@ fn rto<P: Payload>(cx: &Context<'_, P>) -> Duration {
 }
 
 /// True if a cached segment may be forwarded as it is; then it counts as sent.
-pub(super) fn takes<P: Payload>(
+pub(super) fn may_forward<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
@@ -290,7 +290,7 @@ pub(super) fn send<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut 
         note_sent(mtcp, flow, end, cx);
     }
     if !flow.has_backlog() {
-        mtcp.m.held_end = None;
+        mtcp.m.delayed_end = None;
     }
 }
 
@@ -430,7 +430,7 @@ fn resume<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>) {
     m.rexmt_at = None;
     m.persist = m.persist.afresh();
     (m.probe_end, m.expired, m.reported_down) = (None, false, false);
-    m.held_end = flow.cache.end();
+    m.delayed_end = flow.cache.end();
     (m.doubted_end, m.loss_end) = (None, None);
     flow.forget_wrong_reports();
     flow.rewind_after_outage();
@@ -506,7 +506,7 @@ mod tests {
                     .arm(MtcpPersist::RoundTrip, &rtt, least, Instant::ZERO);
             }),
             ("probed", |m| m.probe_end = Some(SeqNum::new(1000))),
-            ("delayed", |m| m.held_end = Some(SeqNum::new(1000))),
+            ("delayed", |m| m.delayed_end = Some(SeqNum::new(1000))),
             ("doubted", |m| m.doubted_end = Some(SeqNum::new(1001))),
             ("lost", |m| m.loss_end = Some(SeqNum::new(1001))),
             ("expired", |m| m.expired = true),

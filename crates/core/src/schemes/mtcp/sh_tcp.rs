@@ -37,7 +37,7 @@ use holdfast_wire::{Instant, Segment, SeqNum};
 use super::{Context, Mtcp, MtcpRelease, MtcpShrink};
 use crate::flow::{AckOutcome, Flow};
 use crate::rtt::RttEstimator;
-use crate::schemes::snoop::Echo;
+use crate::schemes::snoop::EchoTimer;
 use crate::timers::earliest;
 use crate::{Payload, Verdict};
 
@@ -61,7 +61,7 @@ use window::{window_at, window_of_mh, within_own};
 
 /// The window state (WS) of figure 4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Window {
+pub(super) enum WindowState {
     #[default]
     NoShrink,
     Shrunk,
@@ -71,7 +71,7 @@ pub(super) enum Window {
 /// The receiver that the FH sees.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShTcp {
-    state: Window,
+    state: WindowState,
     /// The highest ACK that the FH was sent, and when it was sent first.
     acked: SeqNum,
     acked_at: Option<Instant>,
@@ -92,12 +92,12 @@ pub(super) struct ShTcp {
     was_shrunk: bool,
     /// The round trip from a segment's arrival here to the MH's ACK.
     rtt: RttEstimator,
-    timed: Option<(SeqNum, Instant)>,
+    timed_segment: Option<(SeqNum, Instant)>,
     /// The round trip between SH and FH, by the FH's echoes of the MH's timestamps.
     wired_rtt: RttEstimator,
-    echo: Echo,
+    echo: EchoTimer,
     /// A probe of the MH's closed window was sent to the MH, without an answer yet.
-    probed: bool,
+    probe_is_unanswered: bool,
     /// The MH has sent data since it got an ACK of all of it.
     uplink_open: bool,
     /// How often the FH has retransmitted its first segment into a freeze without an answer.
@@ -105,12 +105,12 @@ pub(super) struct ShTcp {
 }
 
 impl ShTcp {
-    pub(super) const fn state(&self) -> Window {
+    pub(super) const fn state(&self) -> WindowState {
         self.state
     }
 
     pub(super) const fn is_open(&self) -> bool {
-        matches!(self.state, Window::NoShrink)
+        matches!(self.state, WindowState::NoShrink)
     }
 
     /// The highest ACK that the FH was sent.
@@ -131,12 +131,12 @@ impl ShTcp {
 
     /// The next segment that the MH acknowledges may have been sent twice.
     pub(super) const fn forget_timed(&mut self) {
-        self.timed = None;
+        self.timed_segment = None;
     }
 
     /// Handles a segment of the FH, which may have the awaited echo.
     fn on_fh_segment(&mut self, segment: &Segment, now: Instant) {
-        if let Some(rtt) = self.echo.take(segment.options.timestamps, now) {
+        if let Some(rtt) = self.echo.handle_reply(segment.options.timestamps, now) {
             self.wired_rtt.sample(rtt);
         }
         if self.acked.at_or_before(segment.seq) {
@@ -199,7 +199,7 @@ fn note_acked<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, ack: SeqNum, n
         sh.acked = ack;
         sh.acked_at = Some(now);
     }
-    sh.echo.ask(flow.mh.timestamps, now);
+    sh.echo.on_passed(flow.mh.timestamps, now);
 }
 
 /// The ACK that the FH may get of what the MH has: without the saved byte, unless it must be
@@ -237,25 +237,25 @@ pub(super) fn on_data<P: Payload>(
     if is_new {
         sh.wintimer = Some(cx.now + rto);
         if !is_frozen {
-            sh.timed.get_or_insert((segment.end(), cx.now));
+            sh.timed_segment.get_or_insert((segment.end(), cx.now));
         }
     }
-    if sh.state != Window::Shrunk {
+    if sh.state != WindowState::Shrunk {
         // The FH has seen the open window.
         sh.reopen_at = None;
     }
     match sh.state {
-        Window::NoShrink if shrinks_late => {
+        WindowState::NoShrink if shrinks_late => {
             let acked = sh.acked;
             shrink_at(mtcp, flow, acked, cx);
         }
-        Window::NoShrink => on_probe(mtcp, flow, segment, cx),
+        WindowState::NoShrink => on_probe(mtcp, flow, segment, cx),
         // In persist state: a probe has a byte (RFC 9293, 3.8.6.1), which is cached like any other.
-        Window::Shrunk => {
+        WindowState::Shrunk => {
             let acked = sh.acked;
             send_ack(mtcp, flow, acked, 0, cx);
         }
-        Window::Recovering => {
+        WindowState::Recovering => {
             sh.sent_since = sh.sent_since.max(segment.end());
             sh.recovering_until = Some(cx.now + wait);
             let acked = sh.acked;
@@ -281,7 +281,7 @@ fn on_probe<P: Payload>(
         return;
     }
     let away = mtcp.m.is_frozen();
-    let unanswered = core::mem::replace(&mut mtcp.sh.probed, true);
+    let unanswered = core::mem::replace(&mut mtcp.sh.probe_is_unanswered, true);
     if unanswered || away {
         let acked = mtcp.sh.acked;
         send_ack(mtcp, flow, acked, 0, cx);
@@ -290,7 +290,7 @@ fn on_probe<P: Payload>(
 
 /// Starts the wintimer if a byte is saved.
 fn save<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &Context<'_, P>) {
-    if mtcp.sh.state == Window::NoShrink && mtcp.sh.acked.before(flow.fh.una) {
+    if mtcp.sh.state == WindowState::NoShrink && mtcp.sh.acked.before(flow.fh.una) {
         let at = cx.now + rto(mtcp, cx);
         let all = flow.fh.max.at_or_before(flow.fh.una);
         let wintimer = mtcp.sh.wintimer.get_or_insert(at);
@@ -310,19 +310,19 @@ pub(super) fn on_ack<P: Payload>(
     cx: &mut Context<'_, P>,
 ) -> Verdict {
     let una = flow.fh.una;
-    (mtcp.sh.probed, mtcp.sh.unanswered) = (false, 0);
+    (mtcp.sh.probe_is_unanswered, mtcp.sh.unanswered) = (false, 0);
     mtcp.sh.uplink_open |= !segment.is_empty();
-    if let Some((end, at)) = mtcp.sh.timed
+    if let Some((end, at)) = mtcp.sh.timed_segment
         && end.at_or_before(una)
     {
         mtcp.sh.rtt.sample(cx.now.saturating_since(at));
-        mtcp.sh.timed = None;
+        mtcp.sh.timed_segment = None;
     }
     let window_moved = mtcp.sh.mh_window.replace(segment.window) != Some(segment.window);
     match mtcp.sh.state {
-        Window::NoShrink => on_ack_open(mtcp, flow, segment, outcome, window_moved, cx),
-        Window::Shrunk => on_ack_shrunk(mtcp, flow, segment, outcome, window_moved, cx),
-        Window::Recovering => on_ack_recovering(mtcp, flow, segment, window_moved, cx),
+        WindowState::NoShrink => on_ack_open(mtcp, flow, segment, outcome, window_moved, cx),
+        WindowState::Shrunk => on_ack_shrunk(mtcp, flow, segment, outcome, window_moved, cx),
+        WindowState::Recovering => on_ack_recovering(mtcp, flow, segment, window_moved, cx),
     }
 }
 
@@ -339,7 +339,7 @@ fn on_ack_shrunk<P: Payload>(
         return with_last_ack(mtcp, flow, segment, cx);
     }
     if cx.settings.mtcp.shrink == MtcpShrink::Late {
-        mtcp.sh.state = Window::NoShrink;
+        mtcp.sh.state = WindowState::NoShrink;
         return on_ack_open(mtcp, flow, segment, outcome, window_moved, cx);
     }
     reopen(mtcp, flow, cx);
@@ -429,7 +429,7 @@ fn with_last_ack<P: Payload>(
     }
     let ack = mtcp.sh.acked;
     let window = match mtcp.sh.state {
-        Window::Shrunk => 0,
+        WindowState::Shrunk => 0,
         // The window in the segment may be an older one.
         _ => window_at(mtcp, flow, ack, cx),
     };
@@ -443,11 +443,11 @@ pub(super) fn on_reconnected<P: Payload>(
     flow: &mut Flow<P>,
     cx: &mut Context<'_, P>,
 ) {
-    mtcp.sh.timed = None;
+    mtcp.sh.timed_segment = None;
     let late = cx.settings.mtcp.shrink == MtcpShrink::Late;
     match mtcp.sh.state {
-        Window::Shrunk if !late => reopen(mtcp, flow, cx),
-        Window::Shrunk | Window::NoShrink if late => wake(mtcp, flow, cx),
+        WindowState::Shrunk if !late => reopen(mtcp, flow, cx),
+        WindowState::Shrunk | WindowState::NoShrink if late => wake(mtcp, flow, cx),
         _ => {}
     }
 }
@@ -478,7 +478,7 @@ pub(super) fn on_timeout<P: Payload>(
     }
     if reopening {
         mtcp.sh.reopen_at = None;
-        if mtcp.sh.state != Window::Shrunk {
+        if mtcp.sh.state != WindowState::Shrunk {
             open_again(mtcp, flow, cx);
         }
     }

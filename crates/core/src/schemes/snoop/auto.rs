@@ -139,7 +139,7 @@ fn missing_of_all_flows<P: Payload>(snoop: &Snoop<P>, found: u32, cx: &Context<'
         return 0;
     };
     let mut missing = cx.missing().get();
-    let of_late = missing.note(found, round_trip, cx.now);
+    let of_late = missing.add(found, round_trip, cx.now);
     cx.missing().set(missing);
     of_late
 }

@@ -12,18 +12,18 @@ const ECHO_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Measures a round trip by the echo of one timestamp at a time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Echo {
+pub(crate) struct EchoTimer {
     /// The awaited timestamp, and when it passed.
     awaited: Option<(u32, Instant)>,
     /// The newest timestamp that passed.
     passed: Option<u32>,
 }
 
-impl Echo {
+impl EchoTimer {
     /// A segment with these timestamps passes at `now`. Its echo is awaited, unless another one is,
     /// or an earlier segment had the same timestamp.
     #[inline]
-    pub(crate) fn ask(&mut self, timestamps: Option<Timestamps>, now: Instant) {
+    pub(crate) fn on_passed(&mut self, timestamps: Option<Timestamps>, now: Instant) {
         let Some(Timestamps { tsval, .. }) = timestamps else {
             return;
         };
@@ -32,14 +32,14 @@ impl Echo {
             return;
         }
         self.passed = Some(tsval);
-        let waits = |at: Instant| now.saturating_since(at) < ECHO_WAIT_MAX;
-        if !self.awaited.is_some_and(|(_, at)| waits(at)) {
+        let is_awaited = |at: Instant| now.saturating_since(at) < ECHO_WAIT_MAX;
+        if !self.awaited.is_some_and(|(_, at)| is_awaited(at)) {
             self.awaited = Some((tsval, now));
         }
     }
 
     /// Since when an echo is awaited.
-    pub(super) fn waits_since(&self) -> Option<Instant> {
+    pub(super) fn awaited_since(&self) -> Option<Instant> {
         self.awaited.map(|(_, at)| at)
     }
 
@@ -50,7 +50,7 @@ impl Echo {
 
     /// Handles a segment of the other end. Returns the round trip if it has the echo.
     #[inline]
-    pub(crate) fn take(
+    pub(crate) fn handle_reply(
         &mut self,
         timestamps: Option<Timestamps>,
         now: Instant,
@@ -76,31 +76,31 @@ mod tests {
     #[test]
     fn the_first_of_several_is_timed_and_only_its_echo_or_a_later_one_counts() {
         let at = Instant::from_millis;
-        let mut echo = Echo::default();
-        echo.ask(Some(stamps(5, 0)), at(10));
-        echo.ask(Some(stamps(6, 0)), at(20));
-        assert_eq!(echo.take(Some(stamps(0, 4)), at(25)), None);
+        let mut echo = EchoTimer::default();
+        echo.on_passed(Some(stamps(5, 0)), at(10));
+        echo.on_passed(Some(stamps(6, 0)), at(20));
+        assert_eq!(echo.handle_reply(Some(stamps(0, 4)), at(25)), None);
         assert_eq!(
-            echo.take(Some(stamps(0, 6)), at(30)),
+            echo.handle_reply(Some(stamps(0, 6)), at(30)),
             Some(Duration::from_millis(20))
         );
-        assert_eq!(echo.take(Some(stamps(0, 6)), at(31)), None);
+        assert_eq!(echo.handle_reply(Some(stamps(0, 6)), at(31)), None);
         // The echo of a timestamp that passed before may arrive too soon.
-        echo.ask(Some(stamps(6, 0)), at(40));
-        assert_eq!(echo.take(Some(stamps(0, 6)), at(41)), None);
+        echo.on_passed(Some(stamps(6, 0)), at(40));
+        assert_eq!(echo.handle_reply(Some(stamps(0, 6)), at(41)), None);
     }
 
     #[test]
     fn an_answer_after_a_long_time_is_none() {
-        let mut echo = Echo::default();
-        echo.ask(Some(stamps(5, 0)), Instant::from_millis(0));
+        let mut echo = EchoTimer::default();
+        echo.on_passed(Some(stamps(5, 0)), Instant::from_millis(0));
         assert_eq!(
-            echo.take(Some(stamps(0, 5)), Instant::from_millis(2001)),
+            echo.handle_reply(Some(stamps(0, 5)), Instant::from_millis(2001)),
             None
         );
-        echo.ask(Some(stamps(6, 0)), Instant::from_millis(3000));
-        echo.ask(Some(stamps(7, 0)), Instant::from_millis(5000));
-        let rtt = echo.take(Some(stamps(0, 7)), Instant::from_millis(5010));
+        echo.on_passed(Some(stamps(6, 0)), Instant::from_millis(3000));
+        echo.on_passed(Some(stamps(7, 0)), Instant::from_millis(5000));
+        let rtt = echo.handle_reply(Some(stamps(0, 7)), Instant::from_millis(5010));
         assert_eq!(rtt, Some(Duration::from_millis(10)));
     }
 
@@ -108,16 +108,16 @@ mod tests {
     fn an_echo_is_awaited_for_two_seconds() {
         let at = Instant::from_millis;
         for (elapsed_ms, rtt) in [(2000, Some(Duration::from_secs(2))), (2001, None)] {
-            let mut echo = Echo::default();
-            echo.ask(Some(stamps(5, 0)), at(0));
-            assert_eq!(echo.take(Some(stamps(0, 5)), at(elapsed_ms)), rtt);
-            assert_eq!(echo.waits_since(), None);
+            let mut echo = EchoTimer::default();
+            echo.on_passed(Some(stamps(5, 0)), at(0));
+            assert_eq!(echo.handle_reply(Some(stamps(0, 5)), at(elapsed_ms)), rtt);
+            assert_eq!(echo.awaited_since(), None);
         }
         for (elapsed_ms, awaited) in [(1999, 0), (2000, 2000)] {
-            let mut echo = Echo::default();
-            echo.ask(Some(stamps(5, 0)), at(0));
-            echo.ask(Some(stamps(6, 0)), at(elapsed_ms));
-            assert_eq!(echo.waits_since(), Some(at(awaited)));
+            let mut echo = EchoTimer::default();
+            echo.on_passed(Some(stamps(5, 0)), at(0));
+            echo.on_passed(Some(stamps(6, 0)), at(elapsed_ms));
+            assert_eq!(echo.awaited_since(), Some(at(awaited)));
         }
     }
 }

@@ -324,8 +324,8 @@ pub(super) fn with_echo<P: Payload>(
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StandingRtt {
     begun: Option<Instant>,
-    now: Option<Duration>,
-    before: Option<Duration>,
+    current: Option<Duration>,
+    previous: Option<Duration>,
 }
 
 impl StandingRtt {
@@ -335,14 +335,14 @@ impl StandingRtt {
             .begun
             .is_none_or(|begun| now.saturating_since(begun) >= span);
         if over {
-            (self.begun, self.before, self.now) = (Some(now), self.now, None);
+            (self.begun, self.previous, self.current) = (Some(now), self.current, None);
         }
-        self.now = Some(self.now.map_or(rtt, |least| least.min(rtt)));
+        self.current = Some(self.current.map_or(rtt, |least| least.min(rtt)));
     }
 
     /// The minimum of the last span and of the present one.
     fn get(&self) -> Option<Duration> {
-        Some(self.now?.min(self.before?))
+        Some(self.current?.min(self.previous?))
     }
 }
 

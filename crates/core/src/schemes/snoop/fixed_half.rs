@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Instant, Segment, SeqNum};
 
-use super::echo::Echo;
+use super::echo::EchoTimer;
 use crate::back_off::RTO_VARIATION_MIN;
 use crate::rtt::RttEstimator;
 
@@ -21,7 +21,7 @@ const WIRED_VARIATION_MAX: Duration = Duration::from_millis(50);
 pub(super) struct FixedHalf {
     rtt: RttEstimator,
     /// The MH's timestamps, echoed by the FH.
-    echo: Echo,
+    echo: EchoTimer,
     /// Ranges that the FH has sent more than once: the newest, in a ring.
     repeated: [Option<(SeqNum, SeqNum)>; REPEATED_MAX],
     next: usize,
@@ -31,14 +31,14 @@ impl FixedHalf {
     /// A segment of the MH is sent to the FH.
     #[inline]
     pub(super) fn on_mh_segment_sent(&mut self, segment: &Segment, now: Instant) {
-        self.echo.ask(segment.options.timestamps, now);
+        self.echo.on_passed(segment.options.timestamps, now);
     }
 
     /// A segment of the FH.
     #[inline]
     pub(super) fn on_fh_segment(&mut self, segment: &Segment, now: Instant) {
         // This round trip is too long if the FH had nothing to send.
-        if let Some(rtt) = self.echo.take(segment.options.timestamps, now) {
+        if let Some(rtt) = self.echo.handle_reply(segment.options.timestamps, now) {
             self.rtt.sample(rtt);
         }
     }

@@ -76,7 +76,7 @@ impl Reports {
     }
 
     /// A probe is scheduled, or there were enough of them.
-    fn waits(&self) -> bool {
+    fn needs_no_probe(&self) -> bool {
         self.probe_at.is_some() || self.probes >= PROBES_MAX
     }
 }
@@ -236,7 +236,7 @@ pub(super) fn repair<P: Payload>(
         if sent == 0 {
             // Not cached: the FH must retransmit it.
             let (seq, end) = (lost.seq, lost.end);
-            flow.transmissions.note(seq, end, Sender::Gateway, cx.now);
+            flow.transmissions.record(seq, end, Sender::Gateway, cx.now);
             if reports_to_fh {
                 fh_report::report_all(snoop, flow, cx);
             }
@@ -356,7 +356,7 @@ pub(super) fn await_answer<P: Payload>(
     if is_answer {
         snoop.reports.probes = 0;
     }
-    if is_answer || !snoop.reports.waits() {
+    if is_answer || !snoop.reports.needs_no_probe() {
         arm_probe(snoop, flow, cx);
     }
 }

@@ -34,7 +34,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
-use super::echo::Echo;
+use super::echo::EchoTimer;
 use super::fh_report::{DUP_THRESH, QUEUE_MIN};
 use super::{Snoop, SnoopSet, SnoopSettings, has_bad_blocks};
 use crate::cache::{Insertion, SegmentCache};
@@ -76,7 +76,7 @@ struct Gap {
     /// The MH's own queue was long: its own overload.
     is_overload: bool,
     /// It must be reported.
-    due: bool,
+    must_be_reported: bool,
     reported_at: Option<Instant>,
 }
 
@@ -89,17 +89,17 @@ pub(crate) struct Uplink<P> {
     acked: SeqNum,
     /// The FH has acknowledged all data of the MH, up to here, and nothing is cached, withheld or awaited. A
     /// download is mostly in this state, and its packets pass at little cost.
-    rest: Option<SeqNum>,
+    idle_una: Option<SeqNum>,
     /// The bytes that have passed, and their cached part.
     passed: Scoreboard,
     cache: SegmentCache<P>,
     /// What reports have named.
-    named: Scoreboard,
+    reported_ranges: Scoreboard,
     gaps: Vec<Gap>,
     /// Packets with new data; wraps around.
     packets: u32,
     /// When gaps are reported if no new data arrive.
-    quiet_at: Option<Instant>,
+    gaps_due_at: Option<Instant>,
     /// When to send the reports that are due.
     report_at: Option<Instant>,
     /// Reports since the MH last sent data.
@@ -107,13 +107,13 @@ pub(crate) struct Uplink<P> {
     /// Nothing is reported until the FH has acknowledged this.
     trusted_from: Option<SeqNum>,
     /// Until then no ACK is withheld either.
-    shown: bool,
+    shows_holes: bool,
     /// Since when ACKs of the FH are withheld.
     withheld_since: Option<Instant>,
     /// Until then no holes are reported, because the FH sends data.
     fh_sends_until: Option<Instant>,
     /// The FH's timestamps, echoed by the MH.
-    echo: Echo,
+    echo: EchoTimer,
     /// The FH had everything that had passed when the wait for the echo began.
     may_be_idle: bool,
     /// When the last segment of the MH arrived, and the last one with data.
@@ -134,20 +134,20 @@ impl<P> Default for Uplink<P> {
         Self {
             una: None,
             acked: SeqNum::default(),
-            rest: None,
+            idle_una: None,
             passed: Scoreboard::default(),
             cache: SegmentCache::default(),
-            named: Scoreboard::default(),
+            reported_ranges: Scoreboard::default(),
             gaps: Vec::new(),
             packets: 0,
-            quiet_at: None,
+            gaps_due_at: None,
             report_at: None,
             repeats: 0,
             trusted_from: None,
-            shown: false,
+            shows_holes: false,
             withheld_since: None,
             fh_sends_until: None,
-            echo: Echo::default(),
+            echo: EchoTimer::default(),
             may_be_idle: false,
             received_at: None,
             data_at: None,
@@ -186,11 +186,11 @@ impl<P: Payload> Uplink<P> {
     /// The next deadline.
     #[inline]
     pub(super) fn deadline(&self) -> Option<Instant> {
-        if self.rest.is_some() {
+        if self.idle_una.is_some() {
             return None;
         }
         earliest([
-            self.quiet_at,
+            self.gaps_due_at,
             self.report_at,
             self.withheld_until(),
             self.wired.deadline(),
@@ -211,7 +211,7 @@ impl<P: Payload> Uplink<P> {
 
     /// True if `seq` is within a named range.
     fn has_named(&self, seq: SeqNum) -> bool {
-        self.named.next_missing(seq).0 != seq
+        self.reported_ranges.next_missing(seq).0 != seq
     }
 
     /// The gateway has the byte at `seq`, and the MH relies on it: it was named, or is the byte before
@@ -231,7 +231,7 @@ impl<P: Payload> Uplink<P> {
     fn advance(&mut self, una: SeqNum) {
         self.una = Some(una);
         self.passed.purge(una);
-        self.named.purge(una);
+        self.reported_ranges.purge(una);
         if !self.cache.is_empty() {
             self.cache.purge(una);
         }
@@ -240,7 +240,7 @@ impl<P: Payload> Uplink<P> {
             self.stop_timers_without_gap();
         }
         self.trusted_from = self.trusted_from.filter(|from| from.after(una));
-        self.shown &= self.trusted_from.is_some();
+        self.shows_holes &= self.trusted_from.is_some();
     }
 
     /// Removes the gaps, and the parts of gaps, that were filled.
@@ -264,7 +264,7 @@ impl<P: Payload> Uplink<P> {
     /// Stops the timers for reports if there is no gap.
     fn stop_timers_without_gap(&mut self) {
         if self.gaps.is_empty() {
-            (self.quiet_at, self.report_at) = (None, None);
+            (self.gaps_due_at, self.report_at) = (None, None);
         }
     }
 
@@ -289,14 +289,14 @@ impl<P: Payload> Uplink<P> {
                 tsval,
                 opened_at: now,
                 is_overload: false,
-                due: false,
+                must_be_reported: false,
                 reported_at: None,
             });
         } else if seq.before(highest) {
             self.forget_filled(now);
         }
         self.packets = self.packets.wrapping_add(packets);
-        self.quiet_at = None;
+        self.gaps_due_at = None;
         true
     }
 
@@ -312,13 +312,13 @@ impl<P: Payload> Uplink<P> {
         let now = cx.now;
         let received_at = self.received_at.replace(now);
         if self.may_be_idle {
-            let silent_since = received_at.max(self.echo.waits_since());
+            let silent_since = received_at.max(self.echo.awaited_since());
             let silence = silent_since.map(|since| now.saturating_since(since));
             if silence.is_some_and(|silence| silence > self.silence_max()) {
                 self.echo.forget();
             }
         }
-        let Some(rtt) = self.echo.take(segment.options.timestamps, now) else {
+        let Some(rtt) = self.echo.handle_reply(segment.options.timestamps, now) else {
             return;
         };
         let losses = cx.upload_losses();
@@ -352,7 +352,7 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
         return;
     }
     let uplink = &mut snoop.uplink;
-    if uplink.rest.take().is_some() {
+    if uplink.idle_una.take().is_some() {
         uplink.wired.rtt = *snoop.fixed_half.rtt();
     }
     uplink.take_echo(segment, cx);
@@ -377,7 +377,7 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     {
         // The MH sends data: gaps that were not reported while it was silent can be reported.
         let wait = cx.settings.snoop.nack_wait;
-        snoop.uplink.quiet_at.get_or_insert(cx.now + wait);
+        snoop.uplink.gaps_due_at.get_or_insert(cx.now + wait);
     }
     if reports_holes(&cx.settings.snoop) {
         report(snoop, flow, cx);
@@ -437,12 +437,12 @@ pub(in crate::schemes) fn on_fh_segment<P: Payload>(
     }
     let mh_nxt = flow.mh.nxt;
     if !segment.is_empty() && snoop.uplink.is_idle(segment, una, mh_nxt) {
-        snoop.uplink.rest = Some(una);
+        snoop.uplink.idle_una = Some(una);
         let wired = snoop.fixed_half.rtt();
         snoop.uplink.note_at_rest(segment, wired, cx);
         return false;
     }
-    snoop.uplink.rest = None;
+    snoop.uplink.idle_una = None;
     wired::on_fh_segment(snoop, flow, segment, cx);
     let uplink = &mut snoop.uplink;
     let reports = reports_holes(&cx.settings.snoop);
@@ -454,8 +454,8 @@ pub(in crate::schemes) fn on_fh_segment<P: Payload>(
         uplink.note_fh_sends(cx.now);
     } else if segment.ack.before(mh_nxt) || segment.ack.after(una) {
         // An MH that has no more to send leaves it unanswered, or answers much later.
-        uplink.echo.ask(segment.options.timestamps, cx.now);
-        if uplink.echo.waits_since() == Some(cx.now) {
+        uplink.echo.on_passed(segment.options.timestamps, cx.now);
+        if uplink.echo.awaited_since() == Some(cx.now) {
             uplink.may_be_idle = segment.ack == mh_nxt;
         }
     }
@@ -478,10 +478,10 @@ pub(in crate::schemes) fn on_timeout<P: Payload>(
     let Some(una) = uplink.una else {
         return;
     };
-    if uplink.quiet_at.is_some_and(|at| at <= cx.now) {
-        uplink.quiet_at = None;
+    if uplink.gaps_due_at.is_some_and(|at| at <= cx.now) {
+        uplink.gaps_due_at = None;
         for gap in &mut uplink.gaps {
-            gap.due = true;
+            gap.must_be_reported = true;
         }
         report(snoop, flow, cx);
     } else if uplink.report_at.is_some_and(|at| at <= cx.now) {

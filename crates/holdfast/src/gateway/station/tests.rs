@@ -75,7 +75,7 @@ fn acquainted(station: &mut Station, neighbour: &mut Neighbour) {
     // Either knows the other's run only from an answer to its own greeting.
     assert_eq!(
         neighbour.receive(),
-        Some(Err(Refused::Unacquainted(PeerId(0))))
+        Some(Err(Refused::UnknownRun(PeerId(0))))
     );
     neighbour.send_greeting();
     station.greeted.clear();
@@ -143,7 +143,7 @@ fn a_neighbour_learns_that_a_station_has_started_again() {
         );
         // The old run's number would be taken for a repetition, without a hint that state is lost.
         let greeting = neighbour.receive().expect("it sends a greeting at once");
-        assert_eq!(greeting, Err(Refused::Unacquainted(PeerId(0))));
+        assert_eq!(greeting, Err(Refused::UnknownRun(PeerId(0))));
         neighbour.send_greeting();
         station.greeted.clear();
         station.receive(Instant::ZERO).unwrap();

@@ -82,11 +82,11 @@ impl Worker {
                 let uplink = self.uplink_header(&state.key);
                 self.engine.adopt(&state, uplink, now, &mut self.actions);
             }
-            HandoffAction::Hold(flows) => self.engine.hold(&flows),
-            HandoffAction::Go(flows) => {
+            HandoffAction::QueueSegments(flows) => self.engine.queue_segments(&flows),
+            HandoffAction::ResumeSending(flows) => {
                 // The delivered packets come through the routing: the engine must get them first.
                 self.read_downlink(FRAMES_BEFORE_GO)?;
-                self.engine.go(&flows, now, &mut self.actions);
+                self.engine.resume_sending(&flows, now, &mut self.actions);
             }
             // The station has done the others.
             _ => {}

@@ -19,7 +19,7 @@ use super::{Attached, Host};
 /// The counter of received segments.
 const SEGMENTS_RECEIVED: &str = "noted_ingress";
 /// The daemon looks for flows that pause at this interval, if the programs have no timers.
-const LOOK_FOR_PAUSES: Duration = Duration::from_millis(25);
+const PAUSE_CHECK_INTERVAL: Duration = Duration::from_millis(25);
 
 impl Host {
     /// Returns when flows pause: then [`handle_pauses`](Self::handle_pauses) is due.
@@ -56,7 +56,7 @@ impl Host {
         let Some(pauses) = &attached.pauses else {
             return;
         };
-        let paused = match pauses.take() {
+        let paused = match pauses.drain() {
             Ok(paused) => paused,
             Err(error) => {
                 tracing::warn!(%error, "pauses");
@@ -87,10 +87,10 @@ impl Host {
         let Some(attached) = &mut self.attached else {
             return;
         };
-        if attached.look_at.is_none_or(|at| at > now) {
+        if attached.pause_check_at.is_none_or(|at| at > now) {
             return;
         }
-        attached.look_at = Some(now + LOOK_FOR_PAUSES);
+        attached.pause_check_at = Some(now + PAUSE_CHECK_INTERVAL);
         let mut pausing = match attached.path.maps().pausing(now) {
             Ok(pausing) => pausing,
             Err(error) => {
@@ -163,7 +163,11 @@ impl Attached {
             ack: noted.flow.rcv_nxt,
             window: noted.flow.window,
         };
-        for leaves in withheld.download.boundaries.steps(own, scale, most, most) {
+        for leaves in withheld
+            .download
+            .boundaries
+            .acks_below(own, scale, most, most)
+        {
             let mut ack = noted.clone();
             (ack.flow.rcv_nxt, ack.flow.window) = (leaves.ack, leaves.window);
             if self.sender.send(&ack, MadeAck::Last, 1).is_err() {

@@ -21,15 +21,15 @@ pub(super) struct CarrierSource {
 
 impl CarrierSource {
     /// Interfaces that were removed, or have another index now.
-    fn gone(&mut self) -> Vec<InterfaceState> {
+    fn removed(&mut self) -> Vec<InterfaceState> {
         let known = self.known.iter();
-        let gone =
+        let removed =
             known.filter_map(|(ifindex, name)| InterfaceState::removed_unreported(*ifindex, name));
-        let gone: Vec<_> = gone.collect();
-        for state in &gone {
+        let removed: Vec<_> = removed.collect();
+        for state in &removed {
             self.known.remove(&state.ifindex);
         }
-        gone
+        removed
     }
 
     fn note(&mut self, state: &InterfaceState) {
@@ -46,7 +46,7 @@ impl SourceTask for CarrierSource {
         let (mut links, changes) = open()?;
         reporter.report(SourceEvent::Runs).await?;
         // Interfaces may have been removed while no socket was open.
-        for state in self.gone() {
+        for state in self.removed() {
             reporter.report(SourceEvent::Interface(state)).await?;
         }
         reporter.report(SourceEvent::Addresses).await?;
@@ -67,10 +67,10 @@ impl SourceTask for CarrierSource {
                     }
                     ready.clear_ready();
                     if has_missed {
-                        let gone = self.gone();
-                        let is_gone = |number| gone.iter().any(|gone| gone.ifindex == number);
+                        let removed = self.removed();
+                        let is_gone = |number| removed.iter().any(|removed| removed.ifindex == number);
                         states.retain(|state| !is_gone(state.ifindex));
-                        states.splice(0..0, gone);
+                        states.splice(0..0, removed);
                     }
                     for state in states {
                         reporter.report(SourceEvent::Interface(state)).await?;

@@ -30,7 +30,7 @@ const KEYS_MAX: Duration = Duration::from_secs(2);
 /// The interval of the queries while the keys are awaited.
 const KEYS_POLL: Duration = Duration::from_millis(5);
 /// The interval at which the thread checks whether the daemon still receives its reports.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// nl80211.
 #[derive(Clone)]
@@ -75,7 +75,7 @@ impl WifiSource {
         let mut poll_at = Instant::now();
         loop {
             let left = poll_at.saturating_duration_since(Instant::now());
-            let [ready] = wait_readable([monitor.as_fd()], Some(left.min(LOOK)))?;
+            let [ready] = wait_readable([monitor.as_fd()], Some(left.min(CHECK_INTERVAL)))?;
             if ready {
                 while let Some(event) = monitor.poll_event()? {
                     if let Some(event) = station.handle(event, Instant::now()) {

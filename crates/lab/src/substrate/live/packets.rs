@@ -68,7 +68,7 @@ fn journal(
             if segment.ports.contains(&PORT) {
                 let at_s = segment.at.saturating_sub(origin).as_secs_f64();
                 let is_sent = segment.passing == Passing::Outbound;
-                journal.note(cell, is_sent, at_s, [segment.seq, segment.len]);
+                journal.record(cell, is_sent, at_s, [segment.seq, segment.len]);
             }
         })?;
     }

@@ -50,7 +50,7 @@ impl Fates {
     }
 
     /// Notes an event of a packet at a link; hop 0 is the wired one.
-    pub(super) fn note(
+    pub(super) fn record(
         &mut self,
         (hop, direction): (u32, Direction),
         event: PacketEvent,

@@ -19,7 +19,7 @@ use holdfast_files::packet_trace::{PacketTrace, Passing};
 /// What is recorded of a run's packets.
 pub(super) struct Watcher {
     tracer: Option<Tracer>,
-    journal: Option<Keeper>,
+    journal: Option<JournalWriter>,
     fates: Option<Fates>,
 }
 
@@ -27,7 +27,7 @@ impl Watcher {
     /// Packets go to files in `pcap`; a journal is filled if the MH moves.
     pub(super) fn create(run: &Run, pcap: Option<&Path>) -> anyhow::Result<Self> {
         let tracer = pcap.map(|folder| Tracer::create(folder, run)).transpose()?;
-        let journal = (!run.conditions.moves.is_empty()).then(|| Keeper {
+        let journal = (!run.conditions.moves.is_empty()).then(|| JournalWriter {
             journal: Journal::new(run.conditions.transfer.direction),
             cells: run.conditions.cells.len() as u32,
         });
@@ -45,20 +45,20 @@ impl Watcher {
         if let Some(tracer) = self.tracer {
             tracer.finish()?;
         }
-        Ok((self.journal.map(|keeper| keeper.journal), self.fates))
+        Ok((self.journal.map(|writer| writer.journal), self.fates))
     }
 }
 
 impl Observer for Watcher {
     fn on_packet(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
         if let Some(tracer) = &mut self.tracer {
-            tracer.note(link, event, packet, now);
+            tracer.record(link, event, packet, now);
         }
-        if let Some(keeper) = &mut self.journal {
-            keeper.note(link, event, packet, now);
+        if let Some(writer) = &mut self.journal {
+            writer.record(link, event, packet, now);
         }
         if let Some(fates) = &mut self.fates {
-            fates.note(position(link), event, packet, now);
+            fates.record(position(link), event, packet, now);
         }
     }
 
@@ -78,13 +78,13 @@ const fn position(link: LinkId) -> (u32, Direction) {
 }
 
 /// Fills a journal.
-struct Keeper {
+struct JournalWriter {
     journal: Journal,
     cells: u32,
 }
 
-impl Keeper {
-    fn note(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
+impl JournalWriter {
+    fn record(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
         let Body::Tcp(tcp) = &packet.body else {
             return;
         };
@@ -100,7 +100,7 @@ impl Keeper {
         if is_at_fh == cell.is_none() && !matches!(event, PacketEvent::Dropped(_)) {
             let data = [tcp.segment.seq.get(), tcp.segment.payload_len];
             let is_sent = event == PacketEvent::Sent;
-            self.journal.note(cell, is_sent, now.as_secs_f64(), data);
+            self.journal.record(cell, is_sent, now.as_secs_f64(), data);
         }
     }
 }
@@ -155,7 +155,7 @@ impl Tracer {
         Ok(())
     }
 
-    fn note(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
+    fn record(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
         let (hop, direction) = position(link);
         let (near, far) = match direction {
             Direction::Downlink => (0, 1),

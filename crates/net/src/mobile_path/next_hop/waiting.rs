@@ -34,17 +34,17 @@ const TURNS_MAX: u8 = 4;
 struct Frame {
     next_hop: IpAddr,
     since: Instant,
-    went_to: Mac,
-    goes_to: Mac,
-    /// `goes_to` is final: the frame waits for no further report.
-    is_last: bool,
+    sent_to: Mac,
+    send_to: Mac,
+    /// `send_to` is final: the frame waits for no further report.
+    is_final: bool,
     turns: u8,
     octets: Vec<u8>,
 }
 
 impl Frame {
     fn is_due(&self) -> bool {
-        self.goes_to != self.went_to
+        self.send_to != self.sent_to
     }
 
     /// Handles a report of the kernel about the frame's next hop.
@@ -52,9 +52,9 @@ impl Frame {
         if let Some(mac) = neighbour.mac
             && self.turns < TURNS_MAX
         {
-            self.turns += u8::from(mac != self.goes_to);
-            self.goes_to = mac;
-            self.is_last = neighbour.trust != Trust::None;
+            self.turns += u8::from(mac != self.send_to);
+            self.send_to = mac;
+            self.is_final = neighbour.trust != Trust::None;
         }
     }
 }
@@ -90,22 +90,22 @@ impl Waiting {
         octets: Vec<u8>,
         now: Instant,
     ) {
-        let Some(went_to) = octets.first_chunk().copied() else {
+        let Some(sent_to) = octets.first_chunk().copied() else {
             return;
         };
         let mut frame = Frame {
             next_hop,
             since: now,
-            went_to,
-            goes_to: went_to,
-            is_last: false,
+            sent_to,
+            send_to: sent_to,
+            is_final: false,
             turns: 0,
             octets,
         };
         frame.on_neighbour(neighbour);
         // A neighbour that has answered lately may be away by now. A newer one announces itself.
-        frame.is_last = neighbour.trust == Trust::Fixed;
-        if frame.is_last && !frame.is_due() {
+        frame.is_final = neighbour.trust == Trust::Fixed;
+        if frame.is_final && !frame.is_due() {
             return;
         }
         self.forget_old(now);
@@ -123,7 +123,7 @@ impl Waiting {
             if frame.next_hop == next_hop {
                 frame.on_neighbour(neighbour);
             }
-            frame.is_due() || !frame.is_last
+            frame.is_due() || !frame.is_final
         });
     }
 
@@ -162,7 +162,7 @@ impl Waiting {
             if *room == 0 || !frame.is_due() {
                 return true;
             }
-            frame.octets[DESTINATION].copy_from_slice(&frame.goes_to);
+            frame.octets[DESTINATION].copy_from_slice(&frame.send_to);
             match send(&frame.octets, frame.next_hop.is_ipv4()) {
                 Err(error) if is_full(&error) => {
                     *room = 0;
@@ -174,8 +174,8 @@ impl Waiting {
             }
             *room -= 1;
             leave += 1;
-            frame.went_to = frame.goes_to;
-            !frame.is_last
+            frame.sent_to = frame.send_to;
+            !frame.is_final
         });
         if finds_none {
             self.next_at = Some(now + self.full_pause);

@@ -223,7 +223,14 @@ fn one_segment_is_withheld_while_orders_hold_and_nothing_is_missing() {
         bulk(&loaded, key);
         // The window grows by 7 units of 128 bytes for 1000 bytes.
         assert_eq!(loaded.leaves(&own), (own.ack - PIECE, 508, Some(50)));
-        assert!(loaded.maps.withheld(&key).unwrap().unwrap().is_held());
+        assert!(
+            loaded
+                .maps
+                .withheld(&key)
+                .unwrap()
+                .unwrap()
+                .is_withholding()
+        );
         assert_eq!(
             loaded.maps.flow(&key).unwrap().unwrap().flow.rcv_nxt,
             SeqNum::new(own.ack)
@@ -231,7 +238,7 @@ fn one_segment_is_withheld_while_orders_hold_and_nothing_is_missing() {
         assert!(
             loaded
                 .maps
-                .held_flows()
+                .withholding_flows()
                 .unwrap()
                 .iter()
                 .any(|noted| noted.flow.key == key)
@@ -314,7 +321,7 @@ fn a_pause_releases_the_segment_and_is_reported() {
     let began = monotonic_ns();
     assert_eq!(loaded.leaves(&own).0, own.ack - PIECE);
     let reported = loop {
-        let reported = pauses.take().unwrap();
+        let reported = pauses.drain().unwrap();
         if !reported.is_empty() {
             break reported;
         }
@@ -330,7 +337,7 @@ fn a_pause_releases_the_segment_and_is_reported() {
     let noted = loaded.maps.paused(&reported[0]).unwrap().unwrap();
     assert_eq!(noted.flow.key, key);
     let withheld = loaded.maps.withheld(&key).unwrap().unwrap();
-    assert!(!withheld.is_held());
+    assert!(!withheld.is_withholding());
     assert_eq!(withheld.floor, Some(SeqNum::new(own.ack)));
     assert_eq!(loaded.leaves(&own).0, own.ack, "never a lower ACK");
     assert!(
@@ -341,7 +348,7 @@ fn a_pause_releases_the_segment_and_is_reported() {
     bulk(&loaded, key);
     assert_eq!(loaded.leaves(&own).0, own.ack - PIECE);
     let began = monotonic_ns();
-    while pauses.take().unwrap().is_empty() {
+    while pauses.drain().unwrap().is_empty() {
         assert!(monotonic_ns() - began < LIMIT_NS, "no second report");
     }
 }

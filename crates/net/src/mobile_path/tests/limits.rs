@@ -182,8 +182,8 @@ fn a_full_ring_loses_reports_of_pauses_but_every_segment_is_released() {
             std::thread::yield_now();
         }
     }
-    assert!(loaded.maps.held_flows().unwrap().is_empty());
-    let reports = pauses.take().unwrap().len();
+    assert!(loaded.maps.withholding_flows().unwrap().is_empty());
+    let reports = pauses.drain().unwrap().len();
     assert!(
         (REPORTS_MAX - 10..=REPORTS_MAX).contains(&reports),
         "{reports}"

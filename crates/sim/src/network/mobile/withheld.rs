@@ -3,7 +3,7 @@
 //! the ACK number and window of each segment of the MH, and the echo after an outage.
 
 use holdfast_core::mobile_host::withheld::{
-    AckAndWindow, FhClock, FromFh, FromMh, WithheldSegment,
+    AckAndWindow, FhClock, FhData, MhSegment, WithheldSegment,
 };
 use holdfast_core::mobile_host::{Download, HostFlow};
 use holdfast_wire::{Duration, Flags, Instant, Segment, Timestamps};
@@ -65,14 +65,14 @@ impl Withheld {
             return;
         }
         if let Some(timestamps) = segment.options.timestamps {
-            self.clock.note(timestamps.tsval, now);
+            self.clock.add_reading(timestamps.tsval, now);
             let is_newer = |known: u32| timestamps.tsval.wrapping_sub(known) as i32 > 0;
             if self.fh_tsval.is_none_or(is_newer) {
                 self.fh_tsval = Some(timestamps.tsval);
             }
         }
         if segment.payload_len > 0 {
-            let data = FromFh {
+            let data = FhData {
                 seq: segment.seq,
                 len: segment.payload_len,
                 segment_bytes: segment.payload_len,
@@ -96,7 +96,7 @@ impl Withheld {
             self.upload_at = Some(now);
         }
         let is_ending = flow.is_some_and(|flow| flow.is_finished || flow.is_opaque);
-        let own = FromMh {
+        let own = MhSegment {
             own: AckAndWindow {
                 ack: segment.ack,
                 window: segment.window,

@@ -18,7 +18,7 @@ impl MaxFilter {
     }
 
     /// A value at `round`; `window` is in round trips.
-    pub(in crate::tcp) fn take(&mut self, value: u64, round: u64, window: u64) {
+    pub(in crate::tcp) fn update(&mut self, value: u64, round: u64, window: u64) {
         let new = (round, value);
         let [first, second, third] = &mut self.best;
         if value >= first.1 || round - third.0 > window {
@@ -38,7 +38,7 @@ impl MaxFilter {
         let [first, second, third] = self.best;
         let age = round - first.0;
         if age > window {
-            // The second may be too old as well. The third is not: `take` would have replaced all.
+            // The second may be too old as well. The third is not: `update` would have replaced all.
             self.best = if round - second.0 > window {
                 [third, new, new]
             } else {
@@ -61,7 +61,7 @@ mod tests {
     fn after(values: &[(u64, u64)]) -> u64 {
         let mut filter = MaxFilter::default();
         for (round, value) in values {
-            filter.take(*value, *round, 10);
+            filter.update(*value, *round, 10);
         }
         filter.get()
     }
@@ -98,7 +98,7 @@ mod tests {
                 round += (state >> 40) % 3;
                 let value = (state >> 33) % 1000;
                 values.push((round, value));
-                filter.take(value, round, 10);
+                filter.update(value, round, 10);
                 let recent = values.iter().filter(|(at, _)| round - at <= 10);
                 let most = recent.map(|(_, value)| *value).max().unwrap();
                 assert!((value..=most).contains(&filter.get()), "{values:?}");

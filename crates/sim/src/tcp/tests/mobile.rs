@@ -39,7 +39,7 @@ fn retransmission_timer_stands_still_while_the_link_is_down() {
 }
 
 #[test]
-fn when_the_link_is_back_one_marked_ack_has_the_highest_byte_in_sequence() {
+fn at_link_up_one_marked_ack_has_the_highest_byte_in_sequence() {
     let mut script = Script::receiver(m_tcp());
     assert_eq!(script.data(0, 1000), "=1000");
     assert_eq!(script.data(2000, 3000), "=1000");

@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn held_segments_have_a_limit() {
+fn queued_segments_have_a_limit() {
     let mut bench = Bench::new(Direction::Downlink);
     let iss = bench.ask();
     for number in 0..200 {
@@ -64,7 +64,7 @@ fn held(settings: Settings, pieces: &[(SeqNum, usize)]) -> usize {
 }
 
 #[test]
-fn of_the_openers_data_no_byte_outside_the_offered_window_is_held() {
+fn of_the_openers_data_no_byte_outside_the_offered_window_is_queued() {
     let first = SeqNum::new(OPENER + 1);
     // Ten segments of 1460 bytes were offered. The ACK of our answer is held too.
     for (seq, len, expected) in [
@@ -79,14 +79,14 @@ fn of_the_openers_data_no_byte_outside_the_offered_window_is_held() {
 }
 
 #[test]
-fn of_the_openers_data_no_more_segments_are_held_than_the_limit() {
+fn of_the_openers_data_no_more_segments_are_queued_than_the_limit() {
     let small: Vec<_> = (0..40).map(|n| (SeqNum::new(OPENER + 1 + n), 1)).collect();
     assert_eq!(held(settings(), &small[..31]), 32);
     assert_eq!(held(settings(), &small), 32);
 }
 
 #[test]
-fn of_the_openers_data_no_more_is_held_than_the_cache_has_room_for() {
+fn of_the_openers_data_no_more_is_queued_than_the_cache_has_room_for() {
     let pieces = [0, 1000, 2000].map(|n| (SeqNum::new(OPENER + 1 + n), 1000));
     // Each segment counts as 2304 bytes, and so does the ACK of our answer.
     for (bytes_max, expected) in [(4 * 2304, 4), (4 * 2304 - 1, 3), (3 * 2304, 3)] {

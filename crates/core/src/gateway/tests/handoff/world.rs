@@ -530,8 +530,10 @@ impl World {
                         .gateway
                         .adopt(&state, Some(uplink), now, &mut of_engine);
                 }
-                HandoffAction::Hold(flows) => station.gateway.hold(&flows),
-                HandoffAction::Go(flows) => station.gateway.go(&flows, now, &mut of_engine),
+                HandoffAction::QueueSegments(flows) => station.gateway.queue_segments(&flows),
+                HandoffAction::ResumeSending(flows) => {
+                    station.gateway.resume_sending(&flows, now, &mut of_engine)
+                }
                 HandoffAction::Deliver(packet) => {
                     self.by_copy += 1;
                     self.judge(number, Direction::Downlink, &packet);

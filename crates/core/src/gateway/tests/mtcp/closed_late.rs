@@ -37,7 +37,7 @@ fn late_the_window_is_closed_when_the_fh_has_repeated_its_first_segment_three_ti
 }
 
 #[test]
-fn late_the_saved_byte_wakes_the_fh_when_the_mh_is_back() {
+fn late_the_saved_byte_wakes_the_fh_when_the_mh_reconnects() {
     for copies in [0, 2, 5] {
         let mut bench = away_from_todays();
         for _ in 0..copies {

@@ -92,7 +92,7 @@ fn frozen_persist_packets_at_the_round_trip_if_set_so() {
 }
 
 #[test]
-fn frozen_to_nofreeze_the_marked_ack_has_everything_unacknowledged_sent_again() {
+fn frozen_to_nofreeze_after_the_marked_ack_everything_unacknowledged_is_retransmitted() {
     let mut bench = one_of_three_acknowledged();
     bench.wait(3000);
     let mut marked = bench.mh_segment(1001);
@@ -106,7 +106,7 @@ fn frozen_to_nofreeze_the_marked_ack_has_everything_unacknowledged_sent_again() 
 }
 
 #[test]
-fn frozen_to_nofreeze_a_plain_late_ack_has_nothing_sent_again() {
+fn frozen_to_nofreeze_after_a_plain_late_ack_nothing_is_retransmitted() {
     let mut bench = mtcp();
     bench.forward(1, 3);
     bench.wait(2000);
@@ -180,7 +180,7 @@ fn a_late_ack_after_a_retransmission_shows_that_the_rest_is_not_lost() {
 /// Section 4.2: "retransmits all packets greater than the ACK'ed byte as these must have been
 /// lost during the disconnection", also of one that was shorter than REXMT.
 #[test]
-fn in_nofreeze_a_marked_ack_has_what_is_outstanding_sent_again() {
+fn in_nofreeze_after_a_marked_ack_everything_in_flight_is_retransmitted() {
     let mut bench = one_of_three_acknowledged();
     let mut marked = bench.mh_segment(1001);
     marked.flags = RECONNECTION_FLAGS;
@@ -311,7 +311,7 @@ fn an_answer_to_a_persist_packet_that_reaches_a_further_hole_shows_that_the_rest
 }
 
 #[test]
-fn a_warning_that_comes_to_nothing_has_nothing_sent_again() {
+fn after_a_false_warning_nothing_is_retransmitted() {
     let mut bench = mtcp();
     bench.forward(1, 3);
     bench.link_warning();

@@ -96,7 +96,7 @@ fn shrunk_persist_packets_are_answered_with_the_window_at_0() {
 }
 
 #[test]
-fn shrunk_to_recovering_the_mh_is_back_and_the_window_opens_with_an_old_ack() {
+fn shrunk_to_recovering_the_mh_reconnects_and_the_window_opens_with_an_old_ack() {
     let mut bench = shrunk();
     bench.wait(3000);
     let lines = bench.link_up();

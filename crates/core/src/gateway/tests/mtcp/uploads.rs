@@ -21,7 +21,7 @@ fn upload(bench: &mut Bench, sent: &mut u32, ack: u32, millis: u64) -> Vec<Strin
 }
 
 #[test]
-fn a_tail_that_is_lost_while_the_mh_uploads_is_sent_again_after_an_rto() {
+fn a_tail_that_is_lost_while_the_mh_uploads_is_retransmitted_after_an_rto() {
     let mut bench = mtcp();
     bench.forward(1, 3);
     let mut sent = 0;

@@ -74,7 +74,7 @@ fn after_such_a_loss_only_the_fh_reports_losses_to_the_mh_until_the_fh_has_all()
 }
 
 #[test]
-fn a_partial_ack_has_the_next_loss_sent_again() {
+fn after_a_partial_ack_the_next_loss_is_retransmitted() {
     let mut bench = named_and_lost();
     for _ in 0..4 {
         fh_acks(&mut bench, 1, &[]);
@@ -84,7 +84,7 @@ fn a_partial_ack_has_the_next_loss_sent_again() {
 }
 
 #[test]
-fn a_fin_is_kept_and_sent_again_with_its_data() {
+fn a_fin_is_cached_and_retransmitted_with_its_data() {
     let mut bench = bench_with_sack(snoop());
     let mut last = packet(&bench, 1);
     last.flags = last.flags.with(Flags::FIN).with(Flags::ECE);
@@ -164,7 +164,7 @@ fn a_new_gateway_passes_what_an_old_one_had_reported() {
 }
 
 #[test]
-fn of_a_hole_of_many_ranges_no_more_is_sent_again_than_has_arrived_and_one() {
+fn of_a_hole_of_many_ranges_no_more_is_retransmitted_than_has_arrived_and_one_segment() {
     let mut bench = bench_with_sack(snoop());
     bench.wait(1);
     send_all(&mut bench, 1..100);

@@ -262,25 +262,29 @@ impl World {
                         .row(*flow_id)
                         .is_some_and(|row| row.stage() == Stage::Open);
                     assert!(!is_open || index < mobile.open, "an open flow is not found");
-                    let entries = mobile.waiting.iter().filter(|other| **other == *flow_id);
+                    let entries = mobile.send_queue.iter().filter(|other| **other == *flow_id);
                     assert!(entries.count() <= 1, "who waits");
                     continue;
                 };
                 let is_open = flow.stage == Stage::Open;
                 assert!(!is_open || index < mobile.open, "an open flow is not found");
-                let entries = mobile.waiting.iter().filter(|other| **other == *flow_id);
-                assert_eq!(entries.count(), usize::from(flow.waits), "who waits");
+                let entries = mobile.send_queue.iter().filter(|other| **other == *flow_id);
+                assert_eq!(
+                    entries.count(),
+                    usize::from(flow.is_in_send_queue),
+                    "who waits"
+                );
                 assert!(
-                    flow.waits
+                    flow.is_in_send_queue
                         || flow.has_own_sender
                         || flow.mute == Mute::Probed
                         || !flow.has_backlog(),
                     "a backlog waits for ever"
                 );
             }
-            assert!(mobile.waiting.len() <= 2 * mobile.flows.len() + STALE_MAX);
+            assert!(mobile.send_queue.len() <= 2 * mobile.flows.len() + STALE_MAX);
             assert!(
-                mobile.link != Link::Up || mobile.waiting.is_empty(),
+                mobile.link != Link::Up || mobile.send_queue.is_empty(),
                 "a backlog waits although the link is up"
             );
         }

@@ -120,7 +120,8 @@ impl World {
             }
         }
         let boundaries = self.receivers[index].withheld.boundaries();
-        for step in boundaries.steps(own, SCALE, wake_up.boundary_acks, wake_up.boundary_acks) {
+        for step in boundaries.acks_below(own, SCALE, wake_up.boundary_acks, wake_up.boundary_acks)
+        {
             self.leave(index, step);
         }
         self.leave(index, own);

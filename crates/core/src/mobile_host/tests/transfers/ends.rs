@@ -128,7 +128,7 @@ impl World {
         (receiver.noted.rtt, receiver.noted.received_at) = (Some(rtt), Some(now));
         receiver.noted.data_at = Some(now);
         receiver.noted.srtt = Some(receiver.noted.srtt.map_or(rtt, |srtt| (srtt * 7 + rtt) / 8));
-        let data = FromFh {
+        let data = FhData {
             seq: START + seq,
             len: PIECE,
             segment_bytes: PIECE,
@@ -179,7 +179,7 @@ impl World {
             receiver.noted.window,
             receiver.noted.sent_at,
         ) = (own.ack, window, now);
-        let segment = FromMh {
+        let segment = MhSegment {
             own,
             scale: Some(SCALE),
             has_payload,

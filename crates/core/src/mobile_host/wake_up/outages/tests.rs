@@ -194,7 +194,7 @@ fn the_last_unreachables_of_the_budget_are_for_a_flow_that_needs_no_more() {
 }
 
 #[test]
-fn a_download_of_which_nothing_is_held_is_followed_too_if_all_are_silent() {
+fn a_download_without_a_withheld_segment_is_followed_too_if_all_are_silent() {
     let flow = host_flow(1, at(0));
     let mut outages = Outages::default();
     let quiet = |outages: &Outages, newest, now| {

@@ -138,8 +138,8 @@ fn tries(silent_flows: &mut SilentFlows) -> Vec<(u16, u128, bool)> {
 fn an_answer_to_the_first_probe_shows_a_pause_and_a_later_one_link_up() {
     for (answered, reply) in [
         (230, None),
-        (290, Some(ProbeReply::Pauses)),
-        (440, Some(ProbeReply::Pauses)),
+        (290, Some(ProbeReply::FhPauses)),
+        (440, Some(ProbeReply::FhPauses)),
         (441, Some(ProbeReply::LinkUp)),
         (9_000, Some(ProbeReply::LinkUp)),
     ] {
@@ -156,12 +156,12 @@ fn an_answer_to_the_first_probe_shows_a_pause_and_a_later_one_link_up() {
         );
         assert_eq!(
             silent_flows.follows(&flow(1).key),
-            reply != Some(ProbeReply::Pauses)
+            reply != Some(ProbeReply::FhPauses)
         );
     }
     // The measured round trip counts, up to five seconds.
     for (srtt_ms, answered, reply) in [
-        (600, 980, ProbeReply::Pauses),
+        (600, 980, ProbeReply::FhPauses),
         (60_000, 5_400, ProbeReply::LinkUp),
     ] {
         let mut silent_flows = SilentFlows::default();
@@ -181,7 +181,7 @@ fn an_answer_to_the_first_probe_shows_a_pause_and_a_later_one_link_up() {
 #[test]
 fn data_that_arrive_soon_show_nothing_and_later_data_show_link_up() {
     for (data_ms, reply, is_followed) in [
-        (440, ProbeReply::GoesOn, false),
+        (440, ProbeReply::FhSends, false),
         (441, ProbeReply::LinkUp, true),
     ] {
         let mut silent_flows = two();
@@ -200,7 +200,7 @@ fn data_that_arrive_soon_show_nothing_and_later_data_show_link_up() {
 
 #[test]
 fn an_fh_that_could_not_be_probed_for_long_does_not_pause() {
-    for (probed_ms, reply) in [(1_200, ProbeReply::Pauses), (1_201, ProbeReply::LinkUp)] {
+    for (probed_ms, reply) in [(1_200, ProbeReply::FhPauses), (1_201, ProbeReply::LinkUp)] {
         let mut silent_flows = SilentFlows::default();
         silent_flows.begin(&flow(1), false, at(200));
         silent_flows.note_probed(&flow(1).key, at(probed_ms));
@@ -210,7 +210,7 @@ fn an_fh_that_could_not_be_probed_for_long_does_not_pause() {
 }
 
 #[test]
-fn who_falls_silent_again_is_silent_anew() {
+fn a_flow_that_falls_silent_again_begins_a_new_silence() {
     let mut silent_flows = SilentFlows::default();
     assert!(silent_flows.begin(&flow(1), false, at(200)));
     assert!(
@@ -226,7 +226,7 @@ fn who_falls_silent_again_is_silent_anew() {
 }
 
 #[test]
-fn who_waits_is_woken_when_the_link_is_back_and_thrice_more_until_data_come() {
+fn a_waiting_flow_is_woken_at_link_up_and_three_more_times_until_data_arrive() {
     let mut silent_flows = two();
     // The third flow had data in flight, and was not followed.
     let woken = silent_flows.wake(&[flow(1), flow(3)], at(5_030));
@@ -253,7 +253,7 @@ fn who_waits_is_woken_when_the_link_is_back_and_thrice_more_until_data_come() {
 fn without_a_segment_a_woken_flow_waits_for_link_up_again_but_not_for_ever() {
     let mut silent_flows = two();
     let mut now = at(5_030);
-    for woken in 1..=WOKEN_MAX {
+    for woken in 1..=LINK_UP_WAKE_UPS_MAX {
         assert_eq!(silent_flows.wake(&[flow(1)], now), [flow(1).key]);
         assert_eq!(silent_flows.to_probe(0), None);
         for _ in 0..REPETITIONS {
@@ -261,9 +261,9 @@ fn without_a_segment_a_woken_flow_waits_for_link_up_again_but_not_for_ever() {
             silent_flows.handle_timeout(&[flow(1)], now);
         }
         let waits = silent_flows.to_probe(0);
-        assert_eq!(waits.is_some(), woken < WOKEN_MAX, "{woken}");
+        assert_eq!(waits.is_some(), woken < LINK_UP_WAKE_UPS_MAX, "{woken}");
         silent_flows.note_probed(&flow(1).key, now + Duration::from_millis(50));
-        assert_eq!(silent_flows.began().is_some(), woken < WOKEN_MAX);
+        assert_eq!(silent_flows.began().is_some(), woken < LINK_UP_WAKE_UPS_MAX);
         now += Duration::from_secs(5);
     }
 }
@@ -303,7 +303,7 @@ fn a_flow_that_delivered_since_the_others_fell_silent_waits_only_if_it_was_taken
     }
     assert_eq!(
         silent_flows.reply_of(&delivering(1, 290), at(300)),
-        Some(ProbeReply::Pauses)
+        Some(ProbeReply::FhPauses)
     );
     assert!(silent_flows.may_wait(&delivering(1, 2_000), late));
     silent_flows.wake(&[delivering(1, 2_000)], at(5_030));
@@ -317,7 +317,7 @@ fn a_pause_was_mistaken_if_it_began_in_the_silence_and_no_data_came_since() {
         assert!(silent_flows.begin(&flow(3), false, at(10)));
         silent_flows.note_probed(&flow(3).key, at(20));
         let paused = silent_flows.reply_of(&delivering(3, 50), at(paused_ms));
-        assert_eq!(paused, Some(ProbeReply::Pauses));
+        assert_eq!(paused, Some(ProbeReply::FhPauses));
         assert!(silent_flows.begin(&flow(1), false, at(200)));
         let mut delivers = delivering(3, 2_000);
         delivers.rcv_nxt += more_bytes;
@@ -351,7 +351,7 @@ fn an_fh_that_pauses_is_not_probed_until_it_sends_however_many_have_paused_befor
         let answer = delivering(port, ms + 60);
         assert_eq!(
             silent_flows.reply_of(&answer, at(ms + 60)),
-            Some(ProbeReply::Pauses)
+            Some(ProbeReply::FhPauses)
         );
     };
     for port in 0..2 * SILENT_MAX as u16 {

@@ -37,9 +37,9 @@ pub(crate) struct Opening<P> {
     pub again_at: Option<Instant>,
     pub tries: u32,
     /// What the opener has sent since, in the order in which it came.
-    pub held: Vec<(Segment, P)>,
+    pub queued_segments: Vec<(Segment, P)>,
     /// The bytes of `held` that count toward the cache's limits.
-    pub held_bytes: usize,
+    pub queued_bytes: usize,
 }
 
 impl<P> Opening<P> {

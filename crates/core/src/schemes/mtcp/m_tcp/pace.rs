@@ -35,7 +35,7 @@ pub(super) fn pace<P: Payload>(mtcp: &Mtcp<P>, flow: &Flow<P>, cx: &Context<'_, 
         let rate = m.delivery.bytes_per_s();
         rate.map(|rate| (rate / 16 * gain).max(BURST_UNKNOWN))
     };
-    match m.held_end {
+    match m.delayed_end {
         Some(end) if flow.sent_nxt.before(end) => delivered(PACE_GAIN_16).unwrap_or(by_window),
         Some(_) => delivered(PACE_GAIN_BEHIND_16).unwrap_or(by_window),
         None => u64::MAX,

@@ -3,7 +3,7 @@
 
 use holdfast_wire::{SackBlocks, Segment};
 
-use super::{Context, Mtcp, Window, catch_up, on_probe, recover, send_ack, send_open_ack};
+use super::{Context, Mtcp, WindowState, catch_up, on_probe, recover, send_ack, send_open_ack};
 use crate::flow::Flow;
 use crate::{Payload, Verdict};
 
@@ -43,8 +43,8 @@ fn answer<P: Payload>(
     }
     let acked = sh.acked;
     match sh.state {
-        Window::Shrunk => send_ack(mtcp, flow, acked, 0, cx),
-        Window::Recovering => {
+        WindowState::Shrunk => send_ack(mtcp, flow, acked, 0, cx),
+        WindowState::Recovering => {
             sh.sent_since = sh.sent_since.max(segment.end());
             catch_up(mtcp, flow, cx);
             if mtcp.sh.acked == acked {
@@ -53,20 +53,20 @@ fn answer<P: Payload>(
         }
         // The FH's own ACK shows that it has set its `snd_max` back. It would answer each ACK beyond that
         // with an ACK, for ever.
-        Window::NoShrink
+        WindowState::NoShrink
             if segment.is_empty() && sh.was_shrunk && segment.seq.before(acked - 1) =>
         {
             sh.acked = segment.seq;
             recover(mtcp, cx);
             send_open_ack(mtcp, flow, segment.seq, cx);
         }
-        Window::NoShrink if segment.is_empty() => {
+        WindowState::NoShrink if segment.is_empty() => {
             // The MH answers, and its ACK passes unchanged.
             sh.acked = una;
             on_probe(mtcp, flow, segment, cx);
             return Verdict::Forward;
         }
-        Window::NoShrink => {
+        WindowState::NoShrink => {
             // An FH that has set `snd_max` back accepts no ACK of more than it has sent.
             if sh.was_shrunk && segment.end().before(acked) {
                 send_open_ack(mtcp, flow, segment.end(), cx);

@@ -3,7 +3,7 @@
 
 use holdfast_wire::SeqNum;
 
-use super::{Context, Mtcp, ShTcp, Window, save, window_of_mh};
+use super::{Context, Mtcp, ShTcp, WindowState, save, window_of_mh};
 use crate::flow::Flow;
 use crate::split_state::SplitState;
 use crate::{Actions, Payload};
@@ -13,7 +13,7 @@ impl ShTcp {
     pub(in crate::schemes::mtcp) fn split_state(&self) -> SplitState {
         SplitState {
             acked: self.acked,
-            is_shrunk: self.state != Window::NoShrink,
+            is_shrunk: self.state != WindowState::NoShrink,
             was_shrunk: self.was_shrunk,
             uplink_open: self.uplink_open,
             cwnd: None,
@@ -29,7 +29,7 @@ impl ShTcp {
             self.acked = state.acked.min(una);
         }
         if state.is_shrunk {
-            self.state = Window::Shrunk;
+            self.state = WindowState::Shrunk;
         }
         self.was_shrunk |= state.was_shrunk;
         self.uplink_open |= state.uplink_open;
@@ -50,7 +50,7 @@ pub(in crate::schemes::mtcp) fn close<P: Payload>(
     super::shrink(mtcp, flow, cx);
     let sh = &mtcp.sh;
     let outstanding = flow.fh.max.after(una) && flow.cache.holds(una);
-    if sh.state == Window::NoShrink && sh.acked != una && outstanding {
+    if sh.state == WindowState::NoShrink && sh.acked != una && outstanding {
         super::shrink_at(mtcp, flow, una, cx);
     }
 }
@@ -71,7 +71,7 @@ pub(in crate::schemes::mtcp) fn leave<P: Payload>(
     actions: &mut Actions<P>,
 ) {
     let una = flow.fh.una;
-    let owes = mtcp.sh.acked.before(una) || mtcp.sh.state != Window::NoShrink;
+    let owes = mtcp.sh.acked.before(una) || mtcp.sh.state != WindowState::NoShrink;
     if owes {
         let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
         actions.extend(flow.made_ack(una, window_of_mh(flow, una), tsecr));

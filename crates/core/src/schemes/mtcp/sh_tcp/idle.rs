@@ -21,8 +21,8 @@ impl ShTcp {
         let is_idle = una.is_none_or(|una| self.has_acked(una))
             && self.is_open()
             && self.deadline().is_none()
-            && self.timed.is_none()
-            && !self.probed
+            && self.timed_segment.is_none()
+            && !self.probe_is_unanswered
             && self.unanswered == 0;
         is_idle.then_some(Idle {
             acked_edge: self.acked_edge,

@@ -7,7 +7,7 @@
 //! and retransmitted its first segment. Only then duplicate ACKs close the window, because an FH
 //! with a closed window does not give up, however long the outage is.
 
-use super::{Context, Mtcp, MtcpShrink, Window, send_open_ack};
+use super::{Context, Mtcp, MtcpShrink, WindowState, send_open_ack};
 use crate::Payload;
 use crate::flow::Flow;
 use holdfast_wire::Segment;
@@ -36,7 +36,7 @@ pub(super) fn shrinks_late<P: Payload>(
 pub(super) fn wake<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let una = flow.fh.una;
     let sh = &mut mtcp.sh;
-    let shrunk = core::mem::take(&mut sh.state) == Window::Shrunk;
+    let shrunk = core::mem::take(&mut sh.state) == WindowState::Shrunk;
     sh.unanswered = 0;
     if shrunk || sh.acked.before(una) {
         send_open_ack(mtcp, flow, una, cx);

@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use super::{Context, Mtcp, Window, ack_for_fh, save, send_open_ack, window_of_mh};
+use super::{Context, Mtcp, WindowState, ack_for_fh, save, send_open_ack, window_of_mh};
 use crate::Payload;
 use crate::flow::Flow;
 
@@ -28,7 +28,7 @@ pub(super) fn reopen<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mu
 pub(super) fn recover<P: Payload>(mtcp: &mut Mtcp<P>, cx: &Context<'_, P>) {
     let wait = wired_rto(mtcp, cx);
     let sh = &mut mtcp.sh;
-    sh.state = Window::Recovering;
+    sh.state = WindowState::Recovering;
     sh.sent_since = sh.acked;
     sh.recovering_until = Some(cx.now + wait);
 }
@@ -55,7 +55,7 @@ pub(super) fn catch_up<P: Payload>(
 ) {
     let sh = &mut mtcp.sh;
     if flow.fh.max.at_or_before(sh.sent_since) {
-        sh.state = Window::NoShrink;
+        sh.state = WindowState::NoShrink;
         sh.recovering_until = None;
     }
     let limit = sh.sent_since;
@@ -64,7 +64,7 @@ pub(super) fn catch_up<P: Payload>(
         send_open_ack(mtcp, flow, ack, cx);
         // The FH may send more now: its silence counts from here on.
         let wait = wired_rto(mtcp, cx);
-        let is_recovering = mtcp.sh.state == Window::Recovering;
+        let is_recovering = mtcp.sh.state == WindowState::Recovering;
         mtcp.sh.recovering_until = is_recovering.then(|| cx.now + wait);
     }
     save(mtcp, flow, cx);
@@ -82,7 +82,7 @@ pub(super) fn end_recovering<P: Payload>(
     sh.recovering_until = None;
     // An FH that waits for an ACK of what it has sent since shows nothing by its silence.
     let waits = (sh.acked + 1).before(sh.sent_since);
-    if sh.state != Window::Recovering || waits {
+    if sh.state != WindowState::Recovering || waits {
         return;
     }
     if closed {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When SH-TCP acknowledges the saved byte and closes the FH's window (NOSHRINK to SHRUNK).
 
-use super::{Context, Mtcp, MtcpShrink, Window, rto, send_ack, send_open_ack};
+use super::{Context, Mtcp, MtcpShrink, WindowState, rto, send_ack, send_open_ack};
 use crate::Payload;
 use crate::flow::Flow;
 use holdfast_wire::SeqNum;
@@ -16,9 +16,9 @@ pub(in crate::schemes::mtcp) fn shrink<P: Payload>(
     let una = flow.fh.una;
     let sh = &mut mtcp.sh;
     sh.wintimer = None;
-    sh.timed = None;
+    sh.timed_segment = None;
     // Nothing is left to acknowledge: an ACK without anything new shrinks no window.
-    if sh.state != Window::NoShrink || sh.acked == una {
+    if sh.state != WindowState::NoShrink || sh.acked == una {
         return;
     }
     // The saved byte completes everything, or only the FH has the next byte.
@@ -37,7 +37,7 @@ pub(super) fn shrink_at<P: Payload>(
     cx: &mut Context<'_, P>,
 ) {
     let sh = &mut mtcp.sh;
-    sh.state = Window::Shrunk;
+    sh.state = WindowState::Shrunk;
     sh.was_shrunk = true;
     cx.counters.shrinks += 1;
     send_ack(mtcp, flow, ack, 0, cx);
@@ -52,7 +52,7 @@ pub(super) fn on_wintimer<P: Payload>(
     let rto = rto(mtcp, cx);
     let sh = &mut mtcp.sh;
     sh.wintimer = None;
-    if sh.state != Window::NoShrink || sh.acked == flow.fh.una {
+    if sh.state != WindowState::NoShrink || sh.acked == flow.fh.una {
         return;
     }
     let rest = sh.acked_at.map(|at| at + rto).filter(|at| *at > cx.now);

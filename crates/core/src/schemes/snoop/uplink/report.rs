@@ -42,7 +42,7 @@ impl<P: Payload> Uplink<P> {
         let settings = cx.settings;
         self.find_due(settings.snoop.nack_threshold_packets);
         let waits = !self.gaps.is_empty();
-        self.quiet_at = waits.then(|| cx.now + settings.snoop.nack_wait);
+        self.gaps_due_at = waits.then(|| cx.now + settings.snoop.nack_wait);
         if Flow::may_cache(segment, payload) {
             let una = self.una.unwrap_or(segment.seq);
             let bytes_free = room.min(flow.bytes_free_of_flow(settings));
@@ -59,7 +59,7 @@ impl<P: Payload> Uplink<P> {
     fn find_due(&mut self, threshold: u32) {
         let packets = self.packets;
         for gap in &mut self.gaps {
-            gap.due |= packets.wrapping_sub(gap.packets) >= threshold;
+            gap.must_be_reported |= packets.wrapping_sub(gap.packets) >= threshold;
         }
     }
 
@@ -71,7 +71,11 @@ impl<P: Payload> Uplink<P> {
         if una.after(self.acked) {
             ranges.push((self.acked, una));
         }
-        let undue = self.gaps.iter().find(|gap| !gap.due).map(|gap| gap.seq);
+        let undue = self
+            .gaps
+            .iter()
+            .find(|gap| !gap.must_be_reported)
+            .map(|gap| gap.seq);
         let mut beyond = false;
         for (left, right) in self.passed.iter() {
             if undue.is_some_and(|undue| undue.before(left)) {
@@ -104,7 +108,7 @@ impl<P: Payload> Uplink<P> {
     pub(super) fn show(&mut self) {
         self.withheld_since = None;
         self.trusted_from = self.passed.highest();
-        self.shown = self.trusted_from.is_some();
+        self.shows_holes = self.trusted_from.is_some();
     }
 
     /// Withholds an ACK of the FH that ends within a named range, unless the time for that is over. True if it is
@@ -112,7 +116,7 @@ impl<P: Payload> Uplink<P> {
     pub(super) fn withholds(&mut self, segment: &Segment, mh_nxt: SeqNum, now: Instant) -> bool {
         let within = segment.ack.after(self.acked) && self.has_named(segment.ack);
         let late = self.withheld_until().is_some_and(|until| until <= now);
-        if within && is_bare(segment, mh_nxt) && !self.shown && !late {
+        if within && is_bare(segment, mh_nxt) && !self.shows_holes && !late {
             self.withheld_since.get_or_insert(now);
             return true;
         }
@@ -138,7 +142,7 @@ impl<P: Payload> Uplink<P> {
     /// The gaps that are due are reported at `now`. `is_empty`: nothing could be named, and only gaps that were
     /// reported before get the new time.
     fn note_reported(&mut self, is_empty: bool, now: Instant) {
-        for gap in self.gaps.iter_mut().filter(|gap| gap.due) {
+        for gap in self.gaps.iter_mut().filter(|gap| gap.must_be_reported) {
             if gap.reported_at.is_some() || !is_empty {
                 gap.reported_at = Some(now);
             }
@@ -163,11 +167,16 @@ pub(super) fn report<P: Payload>(
         return;
     }
     if let Some(until) = uplink.fh_sends_until.filter(|until| cx.now < *until) {
-        uplink.report_at = uplink.gaps.iter().any(|gap| gap.due).then_some(until);
+        uplink.report_at = uplink
+            .gaps
+            .iter()
+            .any(|gap| gap.must_be_reported)
+            .then_some(until);
         return;
     }
     let wait = uplink.repeat_wait(cx);
-    let ready = |gap: &Gap| gap.due && gap.reported_at.is_none_or(|at| at + wait <= cx.now);
+    let ready =
+        |gap: &Gap| gap.must_be_reported && gap.reported_at.is_none_or(|at| at + wait <= cx.now);
     if uplink.gaps.iter().any(ready) {
         let ranges = uplink.nameable(una);
         uplink.note_reported(ranges.is_empty(), cx.now);
@@ -194,9 +203,9 @@ fn send_report<P: Payload>(
     let uplink = &mut snoop.uplink;
     let mut named = SackBlocks::default();
     for (left, right) in blocks.iter().rev() {
-        uplink.named.add(*left, *right);
+        uplink.reported_ranges.add(*left, *right);
         // The scoreboard has a limit: what it does not take in is not named.
-        if right.at_or_before(uplink.named.next_missing(*left).0) {
+        if right.at_or_before(uplink.reported_ranges.next_missing(*left).0) {
             named.push(*left, *right);
         }
     }

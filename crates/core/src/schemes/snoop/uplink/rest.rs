@@ -16,7 +16,7 @@ impl<P: Payload> Uplink<P> {
         let is_idle =
             has_all && segment.options.sack.is_empty() && has_nothing && !waits && parts_are_idle;
         // At rest no timer is checked, so none may run.
-        let timers = [self.quiet_at, self.report_at, self.wired.deadline()];
+        let timers = [self.gaps_due_at, self.report_at, self.wired.deadline()];
         debug_assert!(!is_idle || timers == [None; 3], "a timer runs");
         is_idle
     }
@@ -43,7 +43,7 @@ pub(in crate::schemes) fn passes_at_rest_to_fh<P: Payload>(
     segment: &Segment,
     cx: &Context<'_, P>,
 ) -> bool {
-    let passes = snoop.uplink.rest.is_some() && segment.is_empty();
+    let passes = snoop.uplink.idle_una.is_some() && segment.is_empty();
     if passes {
         snoop.uplink.take_echo(segment, cx);
     }
@@ -57,7 +57,7 @@ pub(in crate::schemes) fn passes_at_rest_to_mh<P: Payload>(
     segment: &Segment,
     cx: &Context<'_, P>,
 ) -> bool {
-    let has_all = snoop.uplink.rest == Some(segment.ack) && segment.options.sack.is_empty();
+    let has_all = snoop.uplink.idle_una == Some(segment.ack) && segment.options.sack.is_empty();
     let passes = has_all && !segment.is_empty();
     if passes {
         let wired = snoop.fixed_half.rtt();

@@ -57,7 +57,7 @@ impl Undo {
     }
 
     /// Removes the holes before `ack`. Returns the earliest of their timestamps.
-    fn take(&mut self, ack: SeqNum) -> Option<u32> {
+    fn remove_below(&mut self, ack: SeqNum) -> Option<u32> {
         let mut earliest: Option<u32> = None;
         self.filled.retain(|(end, tsval)| {
             let acknowledged = end.at_or_before(ack);
@@ -153,7 +153,7 @@ pub(super) fn sends_undo<P: Payload>(
         snoop.uplink.undo.congested_to = None;
     }
     let uplink = &mut snoop.uplink;
-    let Some(earliest) = uplink.undo.take(segment.ack) else {
+    let Some(earliest) = uplink.undo.remove_below(segment.ack) else {
         return false;
     };
     let later = segment

@@ -75,7 +75,7 @@ impl Wired {
     #[inline]
     pub(super) fn note_sent(&mut self, from: SeqNum, seq: SeqNum, end: SeqNum, now: Instant) {
         if self.sent.len() < SENT_RANGES_MAX {
-            self.sent.note(from.min(seq), end, Sender::Fh, now);
+            self.sent.record(from.min(seq), end, Sender::Fh, now);
         }
     }
 
@@ -257,7 +257,11 @@ fn resend_lost<P: Payload>(
             if !(far && wired.arrivals.overtook(&sent) && uplink.answers_for(sent.seq)) {
                 continue;
             }
-            let named = uplink.named.next_missing(sent.seq + 1).0.min(sent.end);
+            let named = uplink
+                .reported_ranges
+                .next_missing(sent.seq + 1)
+                .0
+                .min(sent.end);
             let Some(piece) = uplink.cache.piece(sent.seq, Some(named), u32::MAX) else {
                 continue;
             };
@@ -292,7 +296,7 @@ fn resend<P: Payload>(
     let wired = &mut uplink.wired;
     wired
         .sent
-        .note(piece.seq, piece.end, Sender::Gateway, cx.now);
+        .record(piece.seq, piece.end, Sender::Gateway, cx.now);
     wired.recover = wired.recover.or(highest);
     uplink.trusted_from = highest;
     cx.counters.repaired_uplink += 1;

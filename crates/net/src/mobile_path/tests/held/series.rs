@@ -8,7 +8,9 @@
 //! The seeds are 1 to 90; the test with the timer takes more if necessary. `HOLDFAST_SEED=N` chooses one. A failure
 //! prints its seed.
 
-use holdfast_core::mobile_host::withheld::{ANSWER, AckAndWindow, FromFh, FromMh, WithheldSegment};
+use holdfast_core::mobile_host::withheld::{
+    ANSWER, AckAndWindow, FhData, MhSegment, WithheldSegment,
+};
 
 use super::*;
 
@@ -241,7 +243,7 @@ impl<'a> Series<'a> {
             self.received = self.next;
         }
         let state = self.state();
-        let data = FromFh {
+        let data = FhData {
             seq: SeqNum::new(seq),
             len: payload,
             segment_bytes: if segment_bytes == 0 {
@@ -302,7 +304,7 @@ impl<'a> Series<'a> {
         if let Some(released) = self.released.take() {
             self.rule.release(released, now);
         }
-        let segment = FromMh {
+        let segment = MhSegment {
             own,
             scale: Some(SCALE),
             has_payload,
@@ -342,7 +344,11 @@ impl<'a> Series<'a> {
         let bulk = u32::from_ne_bytes(*value[BULK..].first_chunk().unwrap()) != 0;
         assert_eq!(bulk, self.rule.is_bulk(), "{context}");
         assert_eq!(known.download.segments, self.rule.segments(), "{context}");
-        assert_eq!(known.is_held(), self.rule.is_held(), "{context}");
+        assert_eq!(
+            known.is_withholding(),
+            self.rule.is_withholding(),
+            "{context}"
+        );
         self.checked[2] += u32::from(bulk);
     }
 
@@ -460,7 +466,7 @@ fn program_and_rule_withhold_the_same_in_a_series_of_events() {
                 series.ordered ^= true;
                 loaded.order(if series.ordered { 3_600 } else { 0 });
             }
-            let pauses = us > 90_000 && series.rule.is_held();
+            let pauses = us > 90_000 && series.rule.is_withholding();
             match series.rng.below(8) {
                 number if pauses || number == 0 && series.withheld().is_some() => {
                     series.detect_pause();
@@ -520,7 +526,7 @@ fn programs_timer_and_rule_release_the_same_in_a_series_of_events() {
             if series.is_over || withheld.is_some_and(|value| series.has_released(&value)) {
                 break;
             }
-            if series.checked[1] >= pause_at && series.rule.is_held() {
+            if series.checked[1] >= pause_at && series.rule.is_withholding() {
                 pause_at += 10;
                 let began = monotonic_ns();
                 while !series.note_timer() {
