@@ -3,7 +3,7 @@
 //! mobile use the same one.
 //!
 //! While every link is up the thread only wakes for its heartbeat. In an outage a frame goes through
-//! [`KeepWorker::read_batch`], then [`Keeper::take`], which sends or queues it.
+//! [`KeepWorker::read_batch`], then [`Keeper::handle_packet`], which sends or queues it.
 
 use std::collections::BTreeMap;
 use std::io;

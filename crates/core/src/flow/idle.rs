@@ -188,7 +188,7 @@ mod tests {
             ("to retransmit", |flow| flow.retransmit_at = Some(NOW)),
             ("in recovery", |flow| flow.recover = Some(SeqNum::new(1))),
             ("timed", |flow| {
-                flow.timed_segment = Some((SeqNum::new(1), NOW))
+                flow.timed_segment = Some((SeqNum::new(1), NOW));
             }),
             ("owed", |flow| flow.owed = Some(SeqNum::new(1))),
             ("in persist state", |flow| flow.in_persist = true),

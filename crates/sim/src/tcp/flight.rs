@@ -46,7 +46,7 @@ pub(super) struct Flight {
     total: u64,
     sacked: u64,
     lost: u64,
-    retransmitted_in_flight: u64,
+    retransmitted: u64,
     sacked_segments: u32,
     lost_in_all: u64,
 }
@@ -79,7 +79,7 @@ impl Flight {
 
     /// The estimate of bytes in the network (RFC 6675's pipe, with RACK's losses).
     pub(super) fn in_flight(&self) -> u64 {
-        (self.total + self.retransmitted_in_flight).saturating_sub(self.sacked + self.lost)
+        (self.total + self.retransmitted).saturating_sub(self.sacked + self.lost)
     }
 
     pub(super) fn sacked_segments(&self) -> u32 {
@@ -103,7 +103,7 @@ impl Flight {
 
     /// Bytes whose retransmission is in flight.
     pub(super) fn retransmitted_in_flight(&self) -> u64 {
-        self.retransmitted_in_flight
+        self.retransmitted
     }
 
     /// The index of the segment with this byte, or of the next segment.
@@ -143,7 +143,7 @@ impl Flight {
             (sent.at, sent.snapshot, sent.repeated) = (now, snapshot, true);
             if after_loss && !sent.retransmission_in_flight {
                 sent.retransmission_in_flight = true;
-                self.retransmitted_in_flight += sent.to - sent.from;
+                self.retransmitted += sent.to - sent.from;
             }
             index += 1;
         }
@@ -172,7 +172,7 @@ impl Flight {
             self.segments.pop_front();
             let len = sent.len();
             self.total -= len;
-            self.retransmitted_in_flight -= if sent.retransmission_in_flight {
+            self.retransmitted -= if sent.retransmission_in_flight {
                 len
             } else {
                 0
@@ -201,7 +201,7 @@ impl Flight {
             if sent.lost {
                 self.lost -= len;
                 if sent.retransmission_in_flight {
-                    self.retransmitted_in_flight -= len;
+                    self.retransmitted -= len;
                 }
                 (sent.lost, sent.retransmission_in_flight) = (false, false);
             }
@@ -224,7 +224,7 @@ impl Flight {
             let len = sent.len();
             if sent.retransmission_in_flight {
                 sent.retransmission_in_flight = false;
-                self.retransmitted_in_flight -= len;
+                self.retransmitted -= len;
             }
             if !sent.lost {
                 sent.lost = true;
@@ -261,14 +261,14 @@ impl Flight {
             }
             if sent.retransmission_in_flight && !sent.lost {
                 sent.retransmission_in_flight = false;
-                self.retransmitted_in_flight -= sent.to - sent.from;
+                self.retransmitted -= sent.to - sent.from;
             }
         }
     }
 
     /// The first segment to be retransmitted from `from` on.
     pub(super) fn next_lost(&self, from: u64) -> Option<Sent> {
-        if self.lost <= self.retransmitted_in_flight {
+        if self.lost <= self.retransmitted {
             return None;
         }
         let first = self.index(from);

@@ -532,7 +532,7 @@ impl World {
                 }
                 HandoffAction::QueueSegments(flows) => station.gateway.queue_segments(&flows),
                 HandoffAction::ResumeSending(flows) => {
-                    station.gateway.resume_sending(&flows, now, &mut of_engine)
+                    station.gateway.resume_sending(&flows, now, &mut of_engine);
                 }
                 HandoffAction::Deliver(packet) => {
                     self.by_copy += 1;
