@@ -239,7 +239,7 @@ impl Network {
         })
     }
 
-    /// The engine sends what it held of these flows.
+    /// The engine sends what it has queued for these flows.
     pub(super) fn resume_sending(&mut self, id: u32, flows: &[FlowKey]) {
         self.act(id, |engine, now, actions| {
             engine.resume_sending(flows, now, actions);

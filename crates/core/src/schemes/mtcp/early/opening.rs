@@ -38,7 +38,7 @@ pub(crate) struct Opening<P> {
     pub tries: u32,
     /// What the opener has sent since, in the order in which it came.
     pub queued_segments: Vec<(Segment, P)>,
-    /// The bytes of `held` that count toward the cache's limits.
+    /// The bytes of `queued_segments` that count toward the cache's limits.
     pub queued_bytes: usize,
 }
 
