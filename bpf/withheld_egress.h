@@ -67,21 +67,21 @@ static __always_inline void order_all(struct withheld *withheld)
 		__sync_fetch_and_add(&withheld->turns, 1);
 }
 
-static __always_inline __u64 quiet_ns(__u64 srtt)
+static __always_inline __u64 pause_after_ns(__u64 srtt)
 {
-	__u64 quiet = srtt + QUIET_NS;
+	__u64 pause_after = srtt + PAUSE_MARGIN_NS;
 
-	return quiet < QUIET_NS_MAX ? quiet : QUIET_NS_MAX;
+	return pause_after < PAUSE_AFTER_NS_MAX ? pause_after : PAUSE_AFTER_NS_MAX;
 }
 
 /*
- * The timer. If no ACK was lowered for quiet_ns(), the FH pauses: the segment is released.
+ * The timer. If no ACK was lowered for pause_after_ns(), the FH pauses: the segment is released.
  * Otherwise the timer starts itself anew, so that no packet has to start it.
  */
 static int check_pause(void *map, struct flow *key, struct withheld *withheld)
 {
 	struct state *state = bpf_map_lookup_elem(&flows, key);
-	__u64 quiet = quiet_ns(state ? state->srtt_ns : 0);
+	__u64 pause_after = pause_after_ns(state ? state->srtt_ns : 0);
 	__u64 now = bpf_ktime_get_ns();
 	struct pause *pause;
 	__u64 withheld_at;
@@ -95,9 +95,9 @@ static int check_pause(void *map, struct flow *key, struct withheld *withheld)
 	if (!withheld_at || withheld_at == withheld->done_at_ns)
 		return 0;
 	since = now > withheld_at ? now - withheld_at : 0;
-	if (since < quiet) {
+	if (since < pause_after) {
 		withheld->armed = 1;
-		bpf_timer_start(&withheld->timer, quiet - since, 0);
+		bpf_timer_start(&withheld->timer, pause_after - since, 0);
 		return 0;
 	}
 	withheld->released = withheld->withheld_ack;
@@ -134,7 +134,7 @@ static __always_inline int withhold(struct withheld *withheld, __u32 ack, __u64 
 	/* It fails if the timer is initialised already. */
 	bpf_timer_init(&withheld->timer, &withheld_segments, CLOCK_OF_TIMERS);
 	bpf_timer_set_callback(&withheld->timer, check_pause);
-	if (!bpf_timer_start(&withheld->timer, quiet_ns(srtt), 0))
+	if (!bpf_timer_start(&withheld->timer, pause_after_ns(srtt), 0))
 		return 1;
 	/* The kernel has no memory for the timer at this moment. */
 	withheld->armed = 0;

@@ -59,17 +59,17 @@ impl<C: Copied> Buffer<C> {
         bytes + ENTRY_BYTES
     }
 
-    /// Buffers a packet. At the limit `bytes_max` it drops the oldest packets, or with `from_front` this
+    /// Buffers a packet. At the limit `bytes_max` it drops the oldest packets, or with `drops_newest` this
     /// one. Returns the number of dropped packets.
     pub(super) fn push(
         &mut self,
         copy: C,
         bytes_max: usize,
-        from_front: bool,
+        drops_newest: bool,
         now: Instant,
     ) -> u64 {
         let bytes = Self::taken_by(copy.bytes());
-        if bytes > bytes_max || (from_front && self.bytes + bytes > bytes_max) {
+        if bytes > bytes_max || (drops_newest && self.bytes + bytes > bytes_max) {
             return 1;
         }
         let mut dropped = 0;

@@ -272,9 +272,9 @@ impl<C: Copied> Handoff<C> {
             return;
         }
         let bytes_max = self.settings.mobile_buffer_bytes_max;
-        let from_front = now < known.drop_newest_until;
+        let drops_newest = now < known.drop_newest_until;
         self.counters.kept += 1;
-        self.counters.overflowed += known.buffer.push(copy, bytes_max, from_front, now);
+        self.counters.overflowed += known.buffer.push(copy, bytes_max, drops_newest, now);
         self.buffered_bytes = self.buffered_bytes - before + known.buffer.bytes();
     }
 

@@ -564,12 +564,12 @@ fn a_packet_that_just_fits_into_the_buffers_of_all_mobiles_is_kept() {
 fn a_packet_that_just_fits_into_the_buffer_of_its_mobile_is_kept() {
     let each = buffer::Buffer::<Packet>::taken_by(packet(100, 1000).bytes());
     for (bytes_max, kept) in [(each - 1, 0), (each, 1), (2 * each - 1, 1), (2 * each, 2)] {
-        for from_front in [false, true] {
+        for drops_newest in [false, true] {
             let mut buffer = buffer::Buffer::default();
             for seq in [100, 1100] {
-                let _ = buffer.push(packet(seq, 1000), bytes_max, from_front, at(1));
+                let _ = buffer.push(packet(seq, 1000), bytes_max, drops_newest, at(1));
             }
-            assert_eq!(buffer.len(), kept, "{bytes_max} {from_front}");
+            assert_eq!(buffer.len(), kept, "{bytes_max} {drops_newest}");
         }
     }
 }

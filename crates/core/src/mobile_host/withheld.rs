@@ -281,8 +281,8 @@ pub struct WithheldSegment {
     acked_out: Option<SeqNum>,
     /// The released number: no lower one leaves.
     released: Option<SeqNum>,
-    /// While a segment is withheld: the MH's own number, and when it was last lowered.
-    lowered_ack: Option<(SeqNum, Instant)>,
+    /// While a segment is withheld: the MH's own number, and when an ACK was last lowered.
+    withheld_ack: Option<(SeqNum, Instant)>,
 }
 
 impl WithheldSegment {
@@ -394,7 +394,7 @@ impl WithheldSegment {
             _ => own,
         };
         self.acked_out = Some(leaves.ack);
-        self.lowered_ack = (leaves.ack != own.ack).then_some((own.ack, now));
+        self.withheld_ack = (leaves.ack != own.ack).then_some((own.ack, now));
         leaves
     }
 
@@ -405,13 +405,13 @@ impl WithheldSegment {
 
     /// When [`handle_timeout`](Self::handle_timeout) is due: the FH pauses then.
     pub fn poll_timeout(&self, srtt: Option<Duration>) -> Option<Instant> {
-        let (_, at) = self.lowered_ack?;
+        let (_, at) = self.withheld_ack?;
         Some(at + pause_after(srtt))
     }
 
     /// If it is due: releases the withheld segment, before the FH probes for it. Returns the number of the made ACK.
     pub fn handle_timeout(&mut self, srtt: Option<Duration>, now: Instant) -> Option<SeqNum> {
-        let (ack, _) = self.lowered_ack?;
+        let (ack, _) = self.withheld_ack?;
         if now < self.poll_timeout(srtt)? {
             return None;
         }
@@ -426,7 +426,7 @@ impl WithheldSegment {
         self.is_bulk = false;
         self.epoch_at = now;
         self.epoch_segments = 0;
-        self.lowered_ack = None;
+        self.withheld_ack = None;
     }
 
     /// Where segments of the FH end.
@@ -461,6 +461,6 @@ impl WithheldSegment {
 
     /// Whether a segment is withheld.
     pub const fn is_withholding(&self) -> bool {
-        self.lowered_ack.is_some()
+        self.withheld_ack.is_some()
     }
 }

@@ -223,7 +223,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
                 Verdict::Forward
             };
         }
-        if m_tcp::may_forward(self, flow, segment, backlog, cx) {
+        if m_tcp::try_forward(self, flow, segment, backlog, cx) {
             return if self.offer(flow, segment, cx.actions) {
                 Verdict::Suppress
             } else {

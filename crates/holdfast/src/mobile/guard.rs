@@ -34,7 +34,7 @@ use crate::settings::LogFormat;
 pub(super) const READY_WITHIN: Duration = Duration::from_secs(5);
 /// The same for a guard that replaces another: the daemon's other work waits meanwhile.
 pub(super) const READY_AGAIN_WITHIN: Duration = Duration::from_secs(1);
-/// The guard checks the daemon's deadline at this interval while something is closed.
+/// The guard checks the daemon's deadline at this interval while the host has orders.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Copies of the ACK that opens a window, the first time.
 const FIRST_ACK_COPIES: u8 = 3;
@@ -68,7 +68,7 @@ pub(crate) struct GuardArgs {
 pub(super) struct Guard {
     child: Child,
     pipe: ChildStdin,
-    has_closed_windows: bool,
+    has_orders: bool,
 }
 
 impl Guard {
@@ -104,7 +104,7 @@ impl Guard {
         let guard = Self {
             child,
             pipe,
-            has_closed_windows: false,
+            has_orders: false,
         };
         match is_ready(ready, within) {
             Ok(true) => Ok(guard),
@@ -122,12 +122,12 @@ impl Guard {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Notifies the guard that something is closed, or that nothing is any more.
-    pub(super) fn watch(&mut self, has_closed_windows: bool) {
-        if self.has_closed_windows != has_closed_windows {
-            self.has_closed_windows = has_closed_windows;
+    /// Notifies the guard whether the host has orders to undo.
+    pub(super) fn watch(&mut self, has_orders: bool) {
+        if self.has_orders != has_orders {
+            self.has_orders = has_orders;
             // Without a guard, windows open only when their deadline passes.
-            if let Err(error) = self.pipe.write_all(&[u8::from(has_closed_windows)]) {
+            if let Err(error) = self.pipe.write_all(&[u8::from(has_orders)]) {
                 tracing::warn!(%error, "the guard of closed windows has ended");
             }
         }
@@ -183,23 +183,23 @@ pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
 fn watch(opener: &WindowOpener) -> io::Result<()> {
     // Read without the buffer of standard input, which poll does not see.
     let mut pipe = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let mut has_closed_windows = false;
+    let mut has_orders = false;
     // The passed deadline for which windows were opened already.
     let mut opened_at = Instant::ZERO;
     loop {
-        let limit = has_closed_windows.then_some(CHECK_INTERVAL);
+        let limit = has_orders.then_some(CHECK_INTERVAL);
         let [ready] = wait_readable([pipe.as_fd()], limit)?;
         if ready {
             let mut orders = [0; 64];
             match pipe.read(&mut orders) {
                 Ok(0) => return Ok(()),
-                Ok(count) => has_closed_windows = orders[count - 1] != 0,
+                Ok(count) => has_orders = orders[count - 1] != 0,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
         let until = opener.maps.orders_until();
-        if has_closed_windows && until < now() && until != opened_at {
+        if has_orders && until < now() && until != opened_at {
             // The daemon hangs. Its closed windows stay in the map: it may recover.
             opener.send_all(FIRST_ACK_COPIES);
             opened_at = until;

@@ -68,7 +68,7 @@ pub(super) struct Host {
     retry_at: Option<Instant>,
     send_errors: u64,
     path_errors: u64,
-    /// When the guard is checked next, and the wait before that.
+    /// When the guard is checked next, and the interval before that.
     guard_check_at: Instant,
     guard_check_interval: Duration,
 }
@@ -233,7 +233,7 @@ impl Host {
         // The daemon waits for a guard's start, which is short.
         let is_there = self.is_guarded();
         self.guard_check_interval = match (self.scheme, is_there) {
-            (MobileScheme::Wake, _) => guard_wait_of_wake(self.guard_check_interval, is_there),
+            (MobileScheme::Wake, _) => check_interval_of_wake(self.guard_check_interval, is_there),
             (_, true) => GUARD_CHECK_INTERVAL,
             (_, false) => GUARD_AGAIN,
         };
@@ -488,7 +488,7 @@ impl Host {
 }
 
 /// The wait before the guard's next check. A start takes long: after failures it is tried less often.
-fn guard_wait_of_wake(before: Duration, is_there: bool) -> Duration {
+fn check_interval_of_wake(before: Duration, is_there: bool) -> Duration {
     match before {
         _ if is_there => GUARD_LOOK_WAKE,
         wait if wait < GUARD_AGAIN_WAKE => GUARD_AGAIN_WAKE,
@@ -504,7 +504,7 @@ mod tests {
     fn a_guard_that_cannot_be_started_is_looked_for_less_and_less() {
         let mut wait = Duration::ZERO;
         let waits = [true, false, false, false, false, false, false, true].map(|is_there| {
-            wait = guard_wait_of_wake(wait, is_there);
+            wait = check_interval_of_wake(wait, is_there);
             wait.as_secs()
         });
         assert_eq!(waits, [1, 5, 10, 20, 40, 60, 60, 1]);

@@ -251,11 +251,11 @@ impl<C: Copied> Handoff<C> {
 
     /// The mobile is at the neighbour `to` now: the engine exports its flows and stops.
     fn give_up(&mut self, to: PeerId, mobile: KeyId, now: Instant, actions: &mut Actions<C>) {
-        let front_time = self.settings.retry * self.settings.tries_max;
+        let drop_newest_time = self.settings.retry * self.settings.tries_max;
         let Some(known) = self.mobiles.get_mut(&mobile) else {
             return;
         };
-        known.drop_newest_until = now + front_time;
+        known.drop_newest_until = now + drop_newest_time;
         known.end_ownership();
         let addresses = known.addresses.clone();
         actions.push(HandoffAction::Export {

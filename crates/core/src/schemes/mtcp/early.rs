@@ -8,7 +8,7 @@
 //!        SYN  ------------------>|
 //!        |<----------------- SYN/ACK                    (repeated 3 times at most)
 //!        ACK  ------------------>| SYN, as it came ------->|
-//!        data ------------------>| held                    | (repeated 3 times, then RST back)
+//!        data ------------------>| queued                  | (repeated 3 times, then RST back)
 //!        |                       |<------------------- SYN/ACK
 //!        |                       | ACK and data, renumbered ->|
 //!        |<======= renumbered, both ways =========>|
@@ -20,8 +20,8 @@
 //! back. Its MSS is the opener's at most, and low enough for tunnels. The other end's MSS is unknown,
 //! and ICMP messages about packets that are too big have numbers of the other half.
 //!
-//! No byte is acknowledged before its receiver has it: what the opener sends is held until the
-//! other half is set up. One guarantee is given up (point 3 of what must always hold). Without the
+//! No byte is acknowledged before its receiver has it: what the opener sends is queued until
+//! the other half is set up. One guarantee is given up (point 3 of what must always hold). Without the
 //! gateway each end takes the other's numbers for another connection's, and both stand still.
 
 use core::hash::{Hash, Hasher};
@@ -41,10 +41,10 @@ mod opening;
 pub(super) use opening::Opening;
 use opening::{SHIFT, TRIES_MAX, WINDOW, answer_to, numbers};
 
-/// Segments of the opener that are held at most.
+/// Segments of the opener that are queued at most.
 const QUEUED_SEGMENTS_MAX: usize = 32;
 /// Each counts as this number of bytes at least: about the buffer of a small frame.
-const HELD_BYTES_MIN: usize = 2_304;
+const QUEUED_BYTES_MIN: usize = 2_304;
 /// The other end's number must differ from the one in the gateway's answer by more than a window
 /// ([`SHIFT`]) can hold. Otherwise segments that pass without the gateway could be taken for data.
 const APART_MIN: u32 = 1 << 23;
@@ -330,14 +330,14 @@ impl<P: Payload> Mtcp<P> {
 }
 
 impl<P: Payload> Opening<P> {
-    /// Holds what the opener sends. What has no room gets no ACK, so the opener retransmits it.
+    /// Queues what the opener sends. What has no room gets no ACK, so the opener retransmits it.
     fn queue(&mut self, segment: &Segment, payload: &P, bytes_free: usize) {
         let first = self.syn.seq + 1;
         let farthest = first + u32::from(WINDOW);
         let is_known =
             |(queued, _): &(Segment, P)| (queued.seq, queued.end()) == (segment.seq, segment.end());
         let fits = first.at_or_before(segment.seq) && segment.end().at_or_before(farthest);
-        let bytes = (segment.payload_len as usize).max(HELD_BYTES_MIN);
+        let bytes = (segment.payload_len as usize).max(QUEUED_BYTES_MIN);
         let has_room = self.queued_segments.len() < QUEUED_SEGMENTS_MAX && bytes <= bytes_free;
         let may_cache = Flow::may_cache(segment, payload);
         if fits && has_room && may_cache && !self.queued_segments.iter().any(is_known) {

@@ -180,8 +180,8 @@ fn rto<P: Payload>(cx: &Context<'_, P>) -> Duration {
     cx.rtt().rto(cx.settings.mtcp.rto_variation_min)
 }
 
-/// True if a cached segment may be forwarded as it is; then it counts as sent.
-pub(super) fn may_forward<P: Payload>(
+/// Forwards a cached segment as it is, if that is allowed: true, and the segment counts as sent.
+pub(super) fn try_forward<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,

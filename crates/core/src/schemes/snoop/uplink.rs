@@ -107,7 +107,7 @@ pub(crate) struct Uplink<P> {
     /// Nothing is reported until the FH has acknowledged this.
     trusted_from: Option<SeqNum>,
     /// Until then no ACK is withheld either.
-    shows_holes: bool,
+    passes_acks: bool,
     /// Since when ACKs of the FH are withheld.
     withheld_since: Option<Instant>,
     /// Until then no holes are reported, because the FH sends data.
@@ -144,7 +144,7 @@ impl<P> Default for Uplink<P> {
             report_at: None,
             repeats: 0,
             trusted_from: None,
-            shows_holes: false,
+            passes_acks: false,
             withheld_since: None,
             fh_sends_until: None,
             echo: EchoTimer::default(),
@@ -240,7 +240,7 @@ impl<P: Payload> Uplink<P> {
             self.stop_timers_without_gap();
         }
         self.trusted_from = self.trusted_from.filter(|from| from.after(una));
-        self.shows_holes &= self.trusted_from.is_some();
+        self.passes_acks &= self.trusted_from.is_some();
     }
 
     /// Removes the gaps, and the parts of gaps, that were filled.
@@ -491,7 +491,7 @@ pub(in crate::schemes) fn on_timeout<P: Payload>(
     if uplink.withheld_until().is_some_and(|until| until <= cx.now) {
         // The newest ACK of the FH is sent instead.
         uplink.acked = una;
-        uplink.show();
+        uplink.pass_acks();
         cx.actions
             .extend(flow.made_ack_with_sack(una, SackBlocks::default()));
     }

@@ -21,7 +21,7 @@ pub(super) struct CarrierSource {
 
 impl CarrierSource {
     /// Interfaces that were removed, or have another index now.
-    fn removed(&mut self) -> Vec<InterfaceState> {
+    fn take_removed(&mut self) -> Vec<InterfaceState> {
         let known = self.known.iter();
         let removed =
             known.filter_map(|(ifindex, name)| InterfaceState::removed_unreported(*ifindex, name));
@@ -46,7 +46,7 @@ impl SourceTask for CarrierSource {
         let (mut links, changes) = open()?;
         reporter.report(SourceEvent::Runs).await?;
         // Interfaces may have been removed while no socket was open.
-        for state in self.removed() {
+        for state in self.take_removed() {
             reporter.report(SourceEvent::Interface(state)).await?;
         }
         reporter.report(SourceEvent::Addresses).await?;
@@ -67,7 +67,7 @@ impl SourceTask for CarrierSource {
                     }
                     ready.clear_ready();
                     if has_missed {
-                        let removed = self.removed();
+                        let removed = self.take_removed();
                         let is_gone = |number| removed.iter().any(|removed| removed.ifindex == number);
                         states.retain(|state| !is_gone(state.ifindex));
                         states.splice(0..0, removed);

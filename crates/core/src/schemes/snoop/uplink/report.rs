@@ -105,10 +105,10 @@ impl<P: Payload> Uplink<P> {
     }
 
     /// From now on no ACK of the FH is withheld, until it acknowledges everything that has passed.
-    pub(super) fn show(&mut self) {
+    pub(super) fn pass_acks(&mut self) {
         self.withheld_since = None;
         self.trusted_from = self.passed.highest();
-        self.shows_holes = self.trusted_from.is_some();
+        self.passes_acks = self.trusted_from.is_some();
     }
 
     /// Withholds an ACK of the FH that ends within a named range, unless the time for that is over. True if it is
@@ -116,13 +116,13 @@ impl<P: Payload> Uplink<P> {
     pub(super) fn withholds(&mut self, segment: &Segment, mh_nxt: SeqNum, now: Instant) -> bool {
         let within = segment.ack.after(self.acked) && self.has_named(segment.ack);
         let late = self.withheld_until().is_some_and(|until| until <= now);
-        if within && is_bare(segment, mh_nxt) && !self.shows_holes && !late {
+        if within && is_bare(segment, mh_nxt) && !self.passes_acks && !late {
             self.withheld_since.get_or_insert(now);
             return true;
         }
         self.withheld_since = None;
         if within {
-            self.show();
+            self.pass_acks();
         }
         false
     }
