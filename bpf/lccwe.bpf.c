@@ -34,6 +34,11 @@
 /* The name under which it is registered. Others may be registered under other names. */
 const volatile char own_name[CA_NAME_BYTES];
 
+static __always_inline __u32 packets_in_flight(const struct tcp_sock *tp)
+{
+	return tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
+}
+
 SEC("struct_ops")
 void BPF_PROG(lccwe_init, struct sock *sk)
 {
@@ -68,8 +73,12 @@ void BPF_PROG(lccwe_set_state, struct sock *sk, __u8 new_state)
 	struct memory *memory = memory_of(sk);
 
 	if (new_state == TCP_CA_LOSS) {
-		if (memory->verdict == NOT_JUDGED && !tp->undo_marker)
-			return; /* a smaller path MTU (tcp_simple_retransmit): no loss */
+		/*
+		 * A timeout has set cwnd to one more than is in flight. A smaller path MTU
+		 * (tcp_simple_retransmit) does not, and it is no loss.
+		 */
+		if (memory->verdict == NOT_JUDGED && !tp->undo_marker && tp->snd_cwnd != packets_in_flight(tp) + 1)
+			return;
 		if (memory->verdict == NOT_JUDGED) {
 			/* A further timeout in a row: the kernel has not called ssthresh. */
 			judge(sk, memory);
@@ -137,13 +146,12 @@ void BPF_PROG(lccwe_pkts_acked, struct sock *sk, const struct ack_sample *sample
 static __always_inline void extrapolate(struct sock *sk, struct memory *memory)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	__u32 in_flight = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
 	struct handoff handoff;
 	struct window window;
 	struct event *event;
 
 	/* In a recovery the kernel sets cwnd anew at each ACK. */
-	if (tp->inet_conn.icsk_ca_state >= TCP_CA_CWR || in_flight < tp->snd_cwnd)
+	if (tp->inet_conn.icsk_ca_state >= TCP_CA_CWR || packets_in_flight(tp) < tp->snd_cwnd)
 		return;
 	if (!last_handoff(sk, memory, &handoff) || !is_ambiguous(sk, &handoff))
 		return;

@@ -170,6 +170,15 @@ impl World {
         registered.unwrap().unwrap()
     }
 
+    /// What `tc` prints at the MH.
+    fn tc(&self, arguments: &str) -> String {
+        let mut command = Command::new("tc");
+        command.args(arguments.split(' '));
+        let output = self.mh.run(|| command.output().unwrap()).unwrap();
+        assert!(output.status.success(), "tc {arguments}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     fn received(&self) -> u64 {
         self.shared.received.load(Ordering::Relaxed)
     }
@@ -399,6 +408,45 @@ fn a_socket_whose_owner_has_ended_gets_handoffs_from_the_next_one() {
     });
     // By congestion's verdict it would be 1 or 2.
     assert!(window > 4, "{window} segments");
+    transfer.finish();
+}
+
+#[test]
+fn a_full_queue_of_the_mh_in_an_outage_halves_the_window_and_timeouts_keep_the_half() {
+    let test = "a_full_queue_of_the_mh_in_an_outage_halves_the_window_and_timeouts_keep_the_half";
+    if !available_or_skip(test) {
+        return;
+    }
+    let world = World::new();
+    let name = format!("hf{}_queue", std::process::id());
+    let control = world.register(&name);
+    let transfer = world.transfer(&name);
+    // The losses of slow start are repaired.
+    let mut last = TcpInfo::default();
+    wait_until("a megabyte without a retransmission", || {
+        let info = TcpInfo::of(&transfer.socket).unwrap();
+        if info.bytes_retrans != last.bytes_retrans {
+            last = info;
+        }
+        info.bytes_acked > last.bytes_acked + (1 << 20)
+    });
+    let (mut window, mut before) = (0, 0);
+    let mut is_reduced = false;
+    world.hand_off(&control, &transfer, "two timeouts", || {
+        if !std::mem::replace(&mut is_reduced, true) {
+            before = TcpInfo::of(&transfer.socket).unwrap().snd_cwnd;
+            // The tail loss probe does not fit into this queue: the kernel reduces the window (CWR).
+            world.tc("qdisc replace dev wl0 root pfifo limit 0");
+            wait_until("a drop", || {
+                !world.tc("-s qdisc show dev wl0").contains("(dropped 0,")
+            });
+            world.tc("qdisc delete dev wl0 root");
+        }
+        let info = TcpInfo::of(&transfer.socket).unwrap();
+        window = info.snd_cwnd;
+        info.backoff >= 2
+    });
+    assert!(window >= before / 2, "{window} segments of {before}");
     transfer.finish();
 }
 
