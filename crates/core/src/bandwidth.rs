@@ -280,6 +280,15 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_is_drained_only_if_three_quarters_of_the_capacity_were_delivered() {
+        let queue = Duration::from_millis(30);
+        for (delivered, drained) in [(750_000, queue), (749_999, Duration::ZERO)] {
+            let part = StandingQueue::default().queue_to_drain(queue, true, delivered, Some(1_000_000));
+            assert_eq!(part, Some(drained), "{delivered}");
+        }
+    }
+
+    #[test]
     fn what_one_does_not_need_is_the_others() {
         assert_eq!(
             shares(900, &[greedy(1), need(1, 100), greedy(1)]),

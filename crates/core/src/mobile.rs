@@ -522,6 +522,22 @@ mod tests {
     }
 
     #[test]
+    fn the_shortest_round_trip_of_the_handshakes_of_ten_minutes_counts() {
+        let mut mobile = mobile();
+        for (rtt_ms, ms, shortest_ms) in [
+            (50, 0, 50),
+            (60, 1, 50),
+            (40, 2, 40),
+            (60, 600_002, 40),
+            (60, 600_003, 60),
+        ] {
+            mobile.note_handshake(Duration::from_millis(rtt_ms), at(ms));
+            let shortest = Some(Duration::from_millis(shortest_ms));
+            assert_eq!(mobile.handshake_rtt(), shortest, "{ms}");
+        }
+    }
+
+    #[test]
     fn a_segment_shows_link_up_only_if_it_was_not_on_its_way_at_link_down() {
         for (srtt_ms, on_its_way_ms) in [(20, 100), (300, 300)] {
             let mut mobile = mobile();

@@ -315,6 +315,19 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_of_less_than_ten_segments_a_measurement_does_not_show_growth() {
+        for (kb_per_s, is_own) in [(280, true), (300, false)] {
+            let losses = UploadLosses::default();
+            losses.set_path_rtt(Duration::from_millis(50));
+            let now = Instant::from_millis(10_000);
+            let mut sender = Sender { losses, now };
+            sender.send(310, kb_per_s / 2);
+            sender.send(50, kb_per_s);
+            assert_eq!(sender.loses_its_own(), is_own, "{kb_per_s}");
+        }
+    }
+
+    #[test]
     fn what_is_missing_after_a_pause_is_not_the_mhs_own_and_the_rate_is_measured_anew() {
         let mut sender = Sender::new();
         assert!(sender.loses_its_own());

@@ -241,6 +241,18 @@ fn the_mark_of_a_reduced_window_goes_with_the_first_byte_alone() {
 }
 
 #[test]
+fn the_mark_of_a_reduced_window_does_not_go_with_the_rest_of_a_segment() {
+    let mut cache = SegmentCache::default();
+    let _ = keep(&mut cache, 100, b"abc");
+    let (mut segment, payload) = data(100, b"abcdef");
+    segment.flags = segment.flags.with(Flags::CWR);
+    let _ = cache.insert(&segment, &payload, segment.seq, FREE, 100);
+    let rest = cache.piece(SeqNum::new(103), None, 100).expect("a piece");
+    assert_eq!((rest.seq.get(), rest.end.get()), (103, 106));
+    assert!(!rest.flags.has(Flags::CWR));
+}
+
+#[test]
 fn bytes_are_given_out_from_the_first_to_the_last_that_is_meant() {
     use crate::testing::Packet;
     let mut cache = SegmentCache::default();

@@ -136,6 +136,17 @@ mod tests {
     }
 
     #[test]
+    fn bytes_that_begin_as_far_back_as_the_ring_is_long_are_stored() {
+        let mut history = History::new(1024);
+        assert!(history.insert(SeqNum::new(2_000), &[1; 24]));
+        assert!(!history.insert(SeqNum::new(999), &[2; 1001]));
+        assert!(history.insert(SeqNum::new(1_000), &[2; 1000]));
+        let mut out = Vec::new();
+        assert!(history.copy(SeqNum::new(2_024), 1024, &mut out));
+        assert_eq!(out, [[2; 1000].as_slice(), &[1; 24]].concat());
+    }
+
+    #[test]
     fn bytes_too_far_away_are_not_stored() {
         let mut history = History::new(1024);
         assert!(history.insert(SeqNum::new(10_000), &[1; 100]));

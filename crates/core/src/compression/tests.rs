@@ -330,6 +330,22 @@ fn flows_beyond_the_limit_are_not_followed_and_their_segments_are_dropped() {
 }
 
 #[test]
+fn a_payload_may_be_as_long_as_the_limit() {
+    let zeros = vec![0; 1460];
+    for (plain_len_max, is_restored) in [(1460, true), (1459, false)] {
+        let mut decompressor = Decompressor::new(DecompressorLimits {
+            plain_len_max,
+            ..DecompressorLimits::default()
+        });
+        let payload = compressed(&mut encoder(Method::Deflate), SeqNum::new(1), &zeros);
+        let whole = segment(SeqNum::new(1), &payload);
+        let restored = decompressor.handle(&whole, &payload, NOW);
+        let too_long = Restored::Dropped(NotRestored::BadHeader);
+        assert_eq!(restored != too_long, is_restored, "{plain_len_max}");
+    }
+}
+
+#[test]
 fn a_bomb_makes_no_more_bytes_than_its_header_states() {
     let zeros = vec![0; 65_000];
     for method in [Method::Deflate, Method::Zstd] {

@@ -179,6 +179,24 @@ mod tests {
     }
 
     #[test]
+    fn one_exact_number_is_enough_if_the_other_one_is_near() {
+        let (mut fh, mut mh) = (fh_segment(100, 5000, Flags::ACK), mh_segment(0));
+        (fh.payload_len, mh.payload_len) = (10, 20);
+        let fh = Sighting::of(&fh);
+        for (seq, ack, agrees) in [
+            (5000, 105, true),
+            (4980, 105, true),
+            (4990, 110, true),
+            (4990, 100, true),
+            (4990, 105, false),
+        ] {
+            (mh.seq, mh.ack) = (SeqNum::new(seq), SeqNum::new(ack));
+            let has = fh.has_numbers_of(&mh, BEYOND_SEEN_MAX);
+            assert_eq!(has, agrees, "{seq} {ack}");
+        }
+    }
+
+    #[test]
     fn an_mh_with_an_older_clock_or_an_older_echo_agrees_with_no_fh() {
         let clock = |tsval, tsecr| Some(Timestamps { tsval, tsecr });
         let mut fh = fh_segment(100, 5000, Flags::ACK);

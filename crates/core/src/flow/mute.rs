@@ -34,3 +34,22 @@ impl<P: Payload> Flow<P> {
         self.probe(len_max)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdfast_wire::Instant;
+
+    use super::*;
+    use crate::flow::handoff::tests::{flow, state};
+
+    #[test]
+    fn a_flow_becomes_mute_only_if_something_of_it_is_unanswered() {
+        for (in_flight, mute) in [(0, Mute::No), (1, Mute::ToProbe)] {
+            let mut flow = flow();
+            flow.adopt(&state(), Instant::from_millis(1000));
+            flow.sent_nxt += in_flight;
+            flow.wait_for_answer();
+            assert_eq!(flow.mute, mute, "{in_flight}");
+        }
+    }
+}

@@ -525,4 +525,22 @@ mod tests {
             assert_eq!(flow.mh.timestamps, newest, "{tsval}");
         }
     }
+
+    #[test]
+    fn in_an_opaque_flow_a_fin_ends_its_own_direction_and_a_reset_both() {
+        for (direction, flags, ends) in [
+            (Direction::Downlink, Flags::FIN, [true, false]),
+            (Direction::Uplink, Flags::FIN, [false, true]),
+            (Direction::Downlink, Flags::ACK, [false, false]),
+            (Direction::Uplink, Flags::ACK, [false, false]),
+            (Direction::Uplink, Flags::RST, [true, true]),
+        ] {
+            let mut flow = flow();
+            let mut segment = segment(SeqNum::new(100), 0);
+            segment.flags = flags;
+            flow.note_end(direction, &segment);
+            let noted = [flow.fh.fin, flow.mh.fin].map(|fin| fin.is_some());
+            assert_eq!(noted, ends, "{direction:?} {flags:?}");
+        }
+    }
 }

@@ -132,6 +132,23 @@ mod tests {
     }
 
     #[test]
+    fn the_addresses_of_a_flow_are_those_of_its_header() {
+        let mut v4 = packet(4, UDP);
+        v4[12..20].copy_from_slice(&[10, 1, 2, 3, 10, 4, 5, 6]);
+        let flow = PacketFlow::of(&v4).expect("a flow");
+        assert_eq!(flow.source, IpAddr::from([10, 1, 2, 3]));
+        assert_eq!(flow.destination, IpAddr::from([10, 4, 5, 6]));
+        let mut v6 = packet(6, UDP);
+        let octets: [u8; 32] = core::array::from_fn(|at| at as u8);
+        v6[8..40].copy_from_slice(&octets);
+        let flow = PacketFlow::of(&v6).expect("a flow");
+        for (address, first) in [(flow.source, 0), (flow.destination, 16)] {
+            let octets: [u8; 16] = core::array::from_fn(|at| first + at as u8);
+            assert_eq!(address, IpAddr::from(octets));
+        }
+    }
+
+    #[test]
     fn all_fragments_of_a_packet_are_of_one_flow() {
         // More fragments follow; a later fragment; its offset's last octet alone.
         for (at, octet) in [(6, 0x20), (6, 0x01), (7, 0x01)] {

@@ -340,6 +340,23 @@ fn many_flows_go_out_at_the_pace_of_the_peers_answers() {
 }
 
 #[test]
+fn a_keeper_that_ends_sends_all_to_a_peer_whose_link_is_up_and_nothing_to_others() {
+    for (is_up, sent) in [(true, 90), (false, 0)] {
+        let (mut keeper, mut edge) = down();
+        for number in 0..100 {
+            let packet = packet(flow(number, TCP), number, Answers::Many);
+            keeper.handle_packet(packet, true, at(0), &mut edge);
+        }
+        if is_up {
+            keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(200), &mut edge);
+            assert_eq!(edge.take_sent().len(), 10);
+        }
+        keeper.finish(&mut edge);
+        assert_eq!(edge.take_sent().len(), sent, "{is_up}");
+    }
+}
+
+#[test]
 fn a_fast_flow_without_answers_is_soon_sent_by_the_kernel_again() {
     let (mut keeper, mut edge) = down();
     let take = |keeper: &mut Keeper<u32>, edge: &mut Noted, number: u32, millis: u64| {

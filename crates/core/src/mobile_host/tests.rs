@@ -120,6 +120,7 @@ fn a_warning_closes_each_window_one_round_trip_before_the_link_goes() {
         ]
     });
     assert_eq!(happened, expected.concat());
+    assert_eq!(bench.host.counters().acks_made, 2);
 }
 
 #[test]

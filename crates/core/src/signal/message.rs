@@ -298,6 +298,14 @@ mod tests {
     }
 
     #[test]
+    fn a_warning_without_a_lead_time_has_none() {
+        let mut request = request();
+        assert_eq!(request.lead(), Some(Duration::from_millis(300)));
+        request.lead_ms = 0;
+        assert_eq!(request.lead(), None);
+    }
+
+    #[test]
     fn a_request_has_the_documented_bytes() {
         let expected = [
             &[2, 2, 0x01, 0x2c][..],

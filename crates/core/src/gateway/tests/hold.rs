@@ -52,6 +52,7 @@ fn in_an_outage_no_ack_is_sent_to_the_fh() {
     assert_eq!(bench.down(1, LEN), suppressed(&[]));
     assert_eq!(bench.down(2000, 0), passed());
     assert_eq!(bench.up(1001), passed());
+    assert_eq!(bench.counter("segments_queued"), 2);
 }
 
 #[test]

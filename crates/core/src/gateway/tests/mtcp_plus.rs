@@ -267,6 +267,18 @@ fn a_reset_by_the_fh_ends_it_and_nothing_more_is_made() {
 }
 
 #[test]
+fn a_reset_with_the_number_that_was_acknowledged_before_a_hole_ends_it() {
+    let mut bench = mtcp_plus();
+    bench.forward(1, 1);
+    bench.forward(2001, 1);
+    assert_eq!(bench.link_down(), ["ACK 1001 wnd 0 seq 5001 ts 71000,1000"]);
+    let mut reset = bench.fh_segment(1001, 0);
+    reset.flags = Flags::RST;
+    assert_eq!(bench.put(reset), passed());
+    assert_eq!((bench.state(), bench.cached()), ("closed", 0));
+}
+
+#[test]
 fn a_reset_with_another_number_changes_nothing() {
     let mut bench = frozen();
     for seq in [2002, 1000, 500_000] {
@@ -361,6 +373,18 @@ fn owed_bytes_whose_mh_does_not_come_back_end_in_a_reset_of_both_ends() {
         .collect();
     assert_eq!(resets, ["RST to FH seq 5001", "RST to MH seq 1"]);
     assert_eq!((bench.cached(), bench.gateway.owed_bytes()), (0, 0));
+}
+
+#[test]
+fn owed_bytes_are_given_up_also_if_no_sweep_falls_on_the_end_of_the_wait() {
+    let mut impatient = settings(Scheme::MtcpPlus);
+    impatient.owed_wait_max = core::time::Duration::from_millis(4_567);
+    let mut bench = bench_with(impatient);
+    bench.forward(1, 1);
+    bench.link_down();
+    let lines = bench.wait(8000);
+    assert!(lines.iter().any(|line| line == "RST to FH seq 5001"));
+    assert_eq!(bench.gateway.owed_bytes(), 0);
 }
 
 #[test]

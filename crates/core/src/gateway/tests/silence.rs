@@ -225,6 +225,19 @@ fn after_some_probes_of_a_mute_flow_its_fh_is_let_through() {
 }
 
 #[test]
+fn new_data_of_a_mute_flow_wait_behind_what_the_mh_lacks() {
+    let mut bench = two_flows(Scheme::Hold);
+    bench.forward(1001, 8);
+    bench.wait(3_000);
+    bench.mh_port += 1;
+    bench.forward(1001, 1);
+    bench.up(2001);
+    bench.wait(10_000);
+    bench.mh_port -= 1;
+    assert!(!bench.down(9001, LEN).forwarded);
+}
+
+#[test]
 fn an_idle_flow_that_answers_first_does_not_show_that_the_link_kept_a_download() {
     let mut bench = bench(Scheme::Auto);
     let request = |bench: &Bench, number: u32| {

@@ -52,6 +52,52 @@ fn an_epoch_that_is_raised_while_the_state_is_awaited_does_not_lose_the_state() 
 }
 
 #[test]
+fn only_the_station_with_the_state_acknowledges_it_and_with_its_epoch() {
+    for (from, epoch, is_repeated) in [(EAST, 5, false), (EAST, 6, true), (WEST, 5, true)] {
+        let mut west = station(1);
+        registers(&mut west, 4, at(0));
+        receives(&mut west, EAST, take_over(5, 2), at(10));
+        done(&mut west, |west, actions| {
+            west.send_state(MOBILE, EAST, &[state(200, 300)], at(10), actions);
+        });
+        let received = message(Body::StateReceived { epoch, number: 0 });
+        receives(&mut west, from, received, at(11));
+        let actions = done(&mut west, |west, actions| {
+            west.handle_timeout(at(30), actions);
+        });
+        let again = HandoffAction::Send {
+            to: EAST,
+            message: part(5, &[state(200, 300)]),
+        };
+        assert_eq!(actions.contains(&again), is_repeated, "{from:?} {epoch}");
+    }
+}
+
+#[test]
+fn a_transfer_to_a_neighbour_replaces_the_one_before_and_none_to_others() {
+    let mut west = station(1);
+    registers(&mut west, 4, at(0));
+    receives(&mut west, EAST, take_over(5, 2), at(10));
+    for to in [EAST, WEST, EAST] {
+        done(&mut west, |west, actions| {
+            west.send_state(MOBILE, to, &[state(200, 300)], at(10), actions);
+        });
+    }
+    assert!(west.counters().state_bytes > 0);
+    let actions = done(&mut west, |west, actions| {
+        west.handle_timeout(at(30), actions);
+    });
+    for to in [EAST, WEST] {
+        let state = HandoffAction::Send {
+            to,
+            message: part(5, &[state(200, 300)]),
+        };
+        let repeated = actions.iter().filter(|action| **action == state);
+        assert_eq!(repeated.count(), 1, "{to:?}");
+    }
+}
+
+#[test]
 fn a_state_that_is_not_taken_is_not_acknowledged() {
     let mut east = about_to_take_over();
     let actions = receives(&mut east, WEST, part(4, &[state(200, 300)]), at(12));
@@ -125,6 +171,24 @@ fn what_the_station_before_does_not_have_is_not_waited_for() {
     let actions = receives(&mut east, WEST, message.clone(), at(33));
     assert_eq!(delivered(&actions), [100, 200]);
     assert_eq!(east.counters().sync_timeouts, 0);
+}
+
+#[test]
+fn a_range_that_has_arrived_in_part_is_requested_again() {
+    let mut east = about_to_take_over();
+    receives(&mut east, WEST, part(5, &[state(40, 300)]), at(12));
+    let actions = done(&mut east, |east, actions| {
+        east.handle_copy(MOBILE, packet(40, 20), at(13), actions);
+    });
+    assert_eq!(delivered(&actions), [] as [u32; 0]);
+    let again = done(&mut east, |east, actions| {
+        east.handle_timeout(at(32), actions);
+    });
+    assert_eq!(wants(&again), [(40, 100)]);
+    let actions = done(&mut east, |east, actions| {
+        east.handle_copy(MOBILE, packet(60, 40), at(33), actions);
+    });
+    assert_eq!(delivered(&actions), [40, 60, 100, 200]);
 }
 
 #[test]

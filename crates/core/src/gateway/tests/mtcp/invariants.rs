@@ -2,7 +2,7 @@
 //! What must always hold: adopted flows, gateways that are stopped, full caches.
 
 use super::super::bench::{LEN, WINDOW, bench_with, lines, not_adopted, passed, suppressed};
-use super::{ack_at_fh, ack_line, counts, one_of_three_acknowledged, shrunk, unpaced, with};
+use super::{ack_at_fh, ack_line, counts, mtcp, one_of_three_acknowledged, shrunk, unpaced, with};
 use crate::gateway::tests::first_flow;
 use crate::{MtcpHandoff, MtcpSettings, Settings};
 
@@ -106,4 +106,16 @@ fn a_handoff_as_published_closes_the_window_of_the_fh_and_what_was_cached_is_dis
     // The window stays closed until the other station opens it.
     assert_eq!(lines(actions), [] as [&str; 0]);
     assert!(pieces.is_empty());
+}
+
+#[test]
+fn a_handoff_as_published_does_not_close_the_window_of_an_fh_that_has_every_ack() {
+    let mut bench = mtcp();
+    bench.forward(1, 1);
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
+    assert_eq!(bench.wait(300).len(), 1, "the saved byte");
+    let (addresses, mut actions) = ([crate::testing::MH.address], Vec::new());
+    let states = bench.gateway.export(&addresses, bench.now, &mut actions);
+    assert_eq!(lines(actions), [] as [&str; 0]);
+    assert!(!states[0].split.expect("a split connection").is_shrunk);
 }

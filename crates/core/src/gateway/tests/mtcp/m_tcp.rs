@@ -76,6 +76,15 @@ fn frozen_persist_packets_go_after_5_s_and_then_at_doubled_intervals() {
 }
 
 #[test]
+fn with_link_down_no_other_probe_is_sent_than_persist_packets() {
+    let mut bench = shrunk();
+    let lines = bench.wait(4_900);
+    assert_eq!(counts(&lines, "DATA"), 0, "{lines:?}");
+    let lines = bench.wait(200);
+    assert_eq!(counts(&lines, "DATA"), 1, "{lines:?}");
+}
+
+#[test]
 fn frozen_persist_packets_at_the_round_trip_if_set_so() {
     let mut bench = bench_with(with(MtcpSettings {
         persist: MtcpPersist::RoundTrip,

@@ -60,6 +60,16 @@ fn an_mh_that_uploads_after_an_outage_gets_all_that_was_lost_in_it() {
 }
 
 #[test]
+fn an_old_ack_of_the_fh_shows_nothing_to_an_mh_that_has_sent_no_data() {
+    let mut bench = one_of_three_acknowledged();
+    bench.wait(220);
+    assert!(!bench.up(2001).forwarded);
+    assert_eq!(bench.state(), "reopening");
+    let answer = bench.down(1001, 0);
+    assert_eq!(counts(&answer.lines, "MADE"), 0, "{answer:?}");
+}
+
+#[test]
 fn an_old_ack_of_the_fh_shows_the_mh_which_of_its_data_has_arrived() {
     let mut bench = one_of_three_acknowledged();
     bench.wait(220);

@@ -42,6 +42,20 @@ fn after_reports_of_the_fh_the_gateway_retransmits() {
 }
 
 #[test]
+fn the_packet_at_the_ack_is_retransmitted_though_its_first_byte_cannot_be_named() {
+    let mut bench = bench_with_sack(snoop());
+    // The wireless half has lost 2, and the wired half 0.
+    let expected = report(&bench, nth(0), &[(nth(3), nth(6)), (nth(0) + 1, nth(2))]);
+    assert_eq!(send_all(&mut bench, [0, 1, 3, 4, 5]), [expected]);
+    bench.wait(10);
+    let mut lines = Vec::new();
+    for _ in 0..3 {
+        lines.extend(fh_acks(&mut bench, 0, &[]).lines);
+    }
+    assert_eq!(lines, [data(&bench, 0)]);
+}
+
+#[test]
 fn a_silent_fh_gets_retransmissions_at_growing_intervals() {
     let mut bench = named_and_lost();
     assert_eq!(fh_acks(&mut bench, 1, &[]).lines, NONE);
