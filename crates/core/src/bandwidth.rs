@@ -283,7 +283,8 @@ mod tests {
     fn a_queue_is_drained_only_if_three_quarters_of_the_capacity_were_delivered() {
         let queue = Duration::from_millis(30);
         for (delivered, drained) in [(750_000, queue), (749_999, Duration::ZERO)] {
-            let part = StandingQueue::default().queue_to_drain(queue, true, delivered, Some(1_000_000));
+            let part =
+                StandingQueue::default().queue_to_drain(queue, true, delivered, Some(1_000_000));
             assert_eq!(part, Some(drained), "{delivered}");
         }
     }
