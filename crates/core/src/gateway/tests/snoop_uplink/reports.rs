@@ -56,6 +56,19 @@ fn new_packets_begin_the_wait_anew_and_old_ones_do_not() {
 }
 
 #[test]
+fn what_passed_unseen_below_the_first_packet_is_no_hole() {
+    let mut bench = not_adopted(snoop());
+    bench.sack_permitted = true;
+    bench.shake_hands(0, 5000);
+    // 0 to 4 pass unseen, and the FH has acknowledged 0 to 2.
+    assert_eq!(fh_acks(&mut bench, 3, &[]), passed());
+    assert_eq!(send_all(&mut bench, [5, 6, 7, 8]), NONE);
+    assert_eq!(fh_acks(&mut bench, 6, &[]), passed());
+    let expected = report(&bench, nth(6), &[(nth(10), nth(13)), (nth(6) + 1, nth(9))]);
+    assert_eq!(send_all(&mut bench, [10, 11, 12]), [expected]);
+}
+
+#[test]
 fn a_hole_that_is_filled_in_time_is_not_reported() {
     let mut bench = bench_with_sack(snoop());
     assert_eq!(send_all(&mut bench, [1, 2, 0, 3, 4, 5]), NONE);

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, SeqNum};
 
-use super::super::bench::{Bench, LEN, passed};
+use super::super::bench::{Bench, LEN, not_adopted, passed};
 use super::{NONE, bench_with_sack, data, fh_acks, nth, packet, report, send_all, snoop};
 use crate::{Action, Direction, testing::Packet};
 
@@ -53,6 +53,38 @@ fn the_packet_at_the_ack_is_retransmitted_though_its_first_byte_cannot_be_named(
         lines.extend(fh_acks(&mut bench, 0, &[]).lines);
     }
     assert_eq!(lines, [data(&bench, 0)]);
+}
+
+#[test]
+fn duplicate_acks_from_before_a_packet_can_be_answered_do_not_show_its_loss() {
+    for (wait_ms, is_lost) in [(1, false), (20, true)] {
+        let mut bench = not_adopted(snoop());
+        bench.sack_permitted = true;
+        bench.shake_hands(0, 5000);
+        assert!(bench.up(1).forwarded);
+        bench.wait(20);
+        assert_eq!(fh_acks(&mut bench, 0, &[]), passed());
+        // The wireless half has lost 1, and then 5. The second report names 1, which has just passed.
+        assert_eq!(send_all(&mut bench, [0]), NONE);
+        let echo = bench.mh_clock_newest;
+        assert_eq!(send_all(&mut bench, [2, 3, 4]).len(), 1);
+        bench.wait(10);
+        let expected = report(&bench, nth(0), &[(nth(6), nth(9)), (nth(0) + 1, nth(5))]);
+        assert_eq!(send_all(&mut bench, [1, 6, 7, 8]), [expected]);
+        bench.wait(wait_ms);
+        let again = data(&bench, 1);
+        let mut lines = Vec::new();
+        // The ACK of 0, and one for each of 2, 3 and 4.
+        for _ in 0..4 {
+            lines.extend(bench.wait(1));
+            let mut ack = bench.fh_segment(1, 0);
+            ack.ack = SeqNum::new(nth(1));
+            let timestamps = ack.options.timestamps.as_mut();
+            timestamps.expect("timestamps").tsecr = echo;
+            lines.extend(bench.put(ack).lines);
+        }
+        assert_eq!(lines.contains(&again), is_lost, "{lines:?}");
+    }
 }
 
 #[test]
