@@ -543,4 +543,25 @@ mod tests {
             assert_eq!(noted, ends, "{direction:?} {flags:?}");
         }
     }
+
+    #[test]
+    fn numbers_that_fit_nothing_open_the_flow_anew_if_both_ends_agree_on_them_for_a_second() {
+        let mut flow = open();
+        let clock = |tsval, tsecr| Some(Timestamps { tsval, tsecr });
+        // The ACK is farther ahead than the largest window, and not below the known ones.
+        let (end, ack) = (SeqNum::new(9_000) + WINDOW_MAX, 1 << 29);
+        let mut of_fh = segment(end, ack);
+        of_fh.options.timestamps = clock(1_500, 71_500);
+        let payload = Bytes(b""[..].into());
+        let outcome = flow.track_fh_segment(&of_fh, &payload, NOW);
+        assert_eq!(outcome, FhOutcome::default());
+        let mut of_mh = segment(SeqNum::new(ack), end.get());
+        of_mh.options.timestamps = clock(71_500, 1_500);
+        for (ms, is_opened_anew) in [(0, false), (999, false), (1_000, true)] {
+            let now = NOW + Duration::from_millis(ms);
+            let outcome = flow.track_mh_segment(&of_mh, &payload, None, false, |_, _| {}, now);
+            let found = (outcome.is_opened_anew, outcome.credible);
+            assert_eq!(found, (is_opened_anew, is_opened_anew), "{ms} ms");
+        }
+    }
 }
