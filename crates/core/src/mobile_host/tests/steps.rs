@@ -344,6 +344,42 @@ fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
 }
 
 #[test]
+fn a_window_has_its_limit_for_sixteen_round_trips_if_the_old_rate_is_not_reached() {
+    let flight = FLIGHT * SEGMENT;
+    for (quarters, is_limited) in [(2, true), (4, false)] {
+        let mut flow = flow(1_000);
+        (flow.window, flow.window_shift) = (60_000, Some(7));
+        let closed = ClosedWindow {
+            rcv_nxt: None,
+            at: at(0),
+            round_trip: Some(FULL),
+            flight: Some(flight),
+        };
+        let mut opening = Opening::begin(&flow, &closed, at(1_000)).unwrap();
+        // What the edge allows arrives a round trip later, at this part of the old rate.
+        let a_millisecond = flight / 116 * quarters / 4;
+        let mut edges = VecDeque::from([opening.advertised(); 116]);
+        let mut opened_at = 0;
+        for ms in 1..3_000 {
+            edges.push_back(opening.advertised());
+            let allowed = edges.pop_front().unwrap();
+            if ms > 116 {
+                flow.rcv_nxt = (flow.rcv_nxt + a_millisecond).min(allowed);
+            }
+            if opening.next_step_at() > at(1_000 + ms) {
+                continue;
+            }
+            if opening.step(&flow, at(1_000 + ms)) == Step::Open {
+                opened_at = ms;
+                break;
+            }
+        }
+        assert!(opened_at > 0, "it opens");
+        assert_eq!(opened_at >= 16 * 116, is_limited, "{opened_at} ms");
+    }
+}
+
+#[test]
 fn orders_that_have_expired_while_the_caller_hung_are_not_valid_again() {
     // Windows open in steps, and the caller hangs.
     let mut bench = today();
