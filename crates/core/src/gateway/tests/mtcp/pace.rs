@@ -4,7 +4,7 @@
 
 use holdfast_wire::SeqNum;
 
-use super::super::bench::{LEN, SHIFT, bench_with, passed, suppressed};
+use super::super::bench::{LEN, SHIFT, bench_with, not_adopted, passed, suppressed};
 use super::{ack_at_fh, counts, in_cell, mtcp, with};
 use crate::{MtcpSettings, Verdict};
 
@@ -61,6 +61,50 @@ fn the_round_trip_is_measured_while_the_cache_always_has_something_to_send() {
     let mobile = bench.gateway.mobiles.iter().next().unwrap();
     let srtt = mobile.rtt.srtt().unwrap().as_millis();
     assert!((40..=65).contains(&srtt), "{srtt} ms");
+}
+
+/// The numbers that both ends begin with may be any.
+#[test]
+fn the_round_trip_is_measured_from_numbers_above_2_gib_on_too() {
+    let mut bench = not_adopted(in_cell(100_000));
+    let first = 0x9000_0001;
+    bench.shake_hands(first - 1, 5000);
+    assert!(bench.up(first).forwarded);
+    for i in 0..100 {
+        let _ = bench.down(first + i * LEN, LEN);
+    }
+    // A segment each 10 ms; 50 ms later it is acknowledged.
+    for i in 0..40 {
+        bench.wait(10);
+        if i >= 5 {
+            let _ = bench.up(first + (i - 4) * LEN);
+        }
+    }
+    let mobile = bench.gateway.mobiles.iter().next().unwrap();
+    let srtt = mobile.rtt.srtt().unwrap().as_millis();
+    assert!((40..=65).contains(&srtt), "{srtt} ms");
+}
+
+#[test]
+fn after_an_outage_what_it_has_delayed_goes_at_the_rate_of_the_acks_before_it() {
+    let mut bench = mtcp();
+    // A segment each 10 ms; 50 ms later it is acknowledged.
+    for i in 0..40 {
+        let _ = bench.down(1 + i * LEN, LEN);
+        bench.wait(10);
+        if i >= 5 {
+            let _ = bench.up(1001 + (i - 5) * LEN);
+        }
+    }
+    bench.link_down();
+    for i in 40..90 {
+        let _ = bench.down(1 + i * LEN, LEN);
+    }
+    bench.wait(1_000);
+    let lines = [bench.link_up(), bench.wait(100)].concat();
+    // A sixteenth more than the rate, and the first segment at once.
+    let sent = counts(&lines, "DATA");
+    assert!((10..=12).contains(&sent), "{sent} segments in 100 ms");
 }
 
 #[test]
