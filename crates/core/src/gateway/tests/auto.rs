@@ -386,6 +386,34 @@ fn a_loss_that_may_be_the_fhs_own_overload_is_left_to_the_fh() {
     }
 }
 
+/// What a single flow lacked a moment ago and has received is no overflow. Only several flows add up what they lack.
+#[test]
+fn holes_that_were_filled_do_not_make_a_later_loss_of_one_flow_an_overflow() {
+    let mut bench = bench_with(settings(Scheme::Auto));
+    let una = with_sack(&mut bench);
+    let nth = |segment: u32| una + segment * LEN;
+    bench.forward(una, 20);
+    bench.wait(12);
+    // 0, 2 and 4 come after the next one.
+    for late in [0, 2, 4] {
+        assert_eq!(
+            bench.up_with_sack(nth(late), nth(late + 1), nth(late + 2)),
+            passed()
+        );
+        assert_eq!(bench.up(nth(late + 2)), passed());
+    }
+    let mut repaired = Vec::new();
+    for end in 8..=20 {
+        repaired.extend(bench.up_with_sack(nth(6), nth(7), nth(end)).lines);
+        repaired.extend(bench.wait(1));
+    }
+    assert_eq!(repaired.len(), 1, "{repaired:?}");
+    assert!(
+        repaired[0].starts_with(&format!("DATA {}..", nth(6))),
+        "{repaired:?}"
+    );
+}
+
 /// A mark is compared on the circle of sequence numbers.
 #[test]
 fn losses_are_classified_also_after_2_gib_without_one() {
