@@ -185,7 +185,11 @@ mod tests {
     use core::net::Ipv4Addr;
     use core::time::Duration;
 
+    use holdfast_wire::SeqNum;
+
     use super::*;
+    use crate::testing::{Packet, data};
+    use crate::{Direction, FlowKey};
 
     fn address(number: u32) -> IpAddr {
         Ipv4Addr::from_bits(0x0a00_0000 + number).into()
@@ -237,5 +241,53 @@ mod tests {
         assert_eq!(trials(&compression), 3);
         compression.register(address(0), Abilities::ZSTD, 2, after(150));
         assert_eq!(trials(&compression), 0);
+    }
+
+    #[test]
+    fn a_first_segment_that_goes_again_with_a_fin_proves_nothing() {
+        let (until, bytes) = (after(90), [b'a'; 1000]);
+        let settings = CompressionSettings {
+            method: Method::Deflate,
+            level: 3,
+        };
+        for goes_again in [false, true] {
+            let mut compression = Compression::new(settings);
+            let mut mtcp = Mtcp::<Packet>::default();
+            let first = SeqNum::new(1);
+            mtcp.compression = Some(Box::new(Compressor::begin(first, 1, until)));
+            let mut segment = data(1, b"").0;
+            segment.payload_len = 1000;
+            let piece = Resend {
+                direction: Direction::Downlink,
+                ahead: false,
+                payload: Packet::new(segment, &bytes, 1000),
+                offset: 0,
+                len: 1000,
+                seq: first,
+                ack: segment.ack,
+                window: segment.window,
+                flags: segment.flags,
+                timestamps: None,
+                segment_len: 1000,
+                path_mtu: None,
+                compress: Some(FlowKey::of(&segment, Direction::Downlink)),
+            };
+            let mut offer = |flags| {
+                let offer = Offer {
+                    piece: &piece,
+                    sent: 0,
+                    len: 1000,
+                    flags,
+                };
+                let mut counters = Counters::default();
+                mtcp.compress_offer(&offer, &mut compression, &mut counters, after(1))
+            };
+            assert!(offer(Flags::ACK).is_some());
+            if goes_again {
+                assert_eq!(offer(Flags::ACK.with(Flags::FIN)), None);
+            }
+            let sent = mtcp.compression.as_mut().expect("begun");
+            assert_eq!(sent.on_acked(first, first + 1000), !goes_again);
+        }
     }
 }
