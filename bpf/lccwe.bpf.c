@@ -74,8 +74,9 @@ void BPF_PROG(lccwe_set_state, struct sock *sk, __u8 new_state)
 
 	if (new_state == TCP_CA_LOSS) {
 		/*
-		 * A timeout has set cwnd to one more than is in flight. A smaller path MTU
-		 * (tcp_simple_retransmit) does not, and it is no loss.
+		 * A timeout after CWR: undo_marker is 0, and cwnd is one more than is in flight. A
+		 * smaller path MTU (tcp_simple_retransmit) clears undo_marker too, but it is no loss
+		 * and leaves cwnd.
 		 */
 		if (memory->verdict == NOT_JUDGED && !tp->undo_marker && tp->snd_cwnd != packets_in_flight(tp) + 1)
 			return;

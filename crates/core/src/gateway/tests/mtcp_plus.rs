@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The ACKs that the FH receives with M-TCP+.
 
-use crate::gateway::tests::first_flow;
+use core::time::Duration;
+
 use holdfast_wire::Flags;
 
 use super::bench::{
     Bench, LEN, WINDOW, bench, bench_with, not_adopted, passed, settings, suppressed,
 };
-use crate::Scheme;
+use crate::gateway::tests::first_flow;
+use crate::{Scheme, Settings};
 
 fn mtcp_plus() -> Bench {
     bench(Scheme::MtcpPlus)
@@ -359,14 +361,21 @@ fn bytes_owed_by_a_dead_predecessor_reset_both_ends_however_often_they_ask() {
     assert_eq!(bench.counter("owed_lost"), 1);
 }
 
-#[test]
-fn owed_bytes_whose_mh_does_not_come_back_end_in_a_reset_of_both_ends() {
-    let mut impatient = settings(Scheme::MtcpPlus);
-    impatient.owed_wait_max = core::time::Duration::from_secs(5);
-    let mut bench = bench_with(impatient);
+/// A segment is owed for at most this time, and the MH stays away for 8 s; and what the gateway sends.
+fn owed_in_vain(owed_wait_max: Duration) -> (Bench, Vec<String>) {
+    let mut bench = bench_with(Settings {
+        owed_wait_max,
+        ..settings(Scheme::MtcpPlus)
+    });
     bench.forward(1, 1);
     bench.link_down();
     let lines = bench.wait(8000);
+    (bench, lines)
+}
+
+#[test]
+fn owed_bytes_whose_mh_does_not_come_back_end_in_a_reset_of_both_ends() {
+    let (bench, lines) = owed_in_vain(Duration::from_secs(5));
     let resets: Vec<_> = lines
         .iter()
         .filter(|line| line.starts_with("RST"))
@@ -377,12 +386,7 @@ fn owed_bytes_whose_mh_does_not_come_back_end_in_a_reset_of_both_ends() {
 
 #[test]
 fn owed_bytes_are_given_up_also_if_no_sweep_falls_on_the_end_of_the_wait() {
-    let mut impatient = settings(Scheme::MtcpPlus);
-    impatient.owed_wait_max = core::time::Duration::from_millis(4_567);
-    let mut bench = bench_with(impatient);
-    bench.forward(1, 1);
-    bench.link_down();
-    let lines = bench.wait(8000);
+    let (bench, lines) = owed_in_vain(Duration::from_millis(4_567));
     assert!(lines.iter().any(|line| line == "RST to FH seq 5001"));
     assert_eq!(bench.gateway.owed_bytes(), 0);
 }

@@ -211,8 +211,8 @@ fn a_mute_flow_is_found_soon_after_a_second_outage_without_a_report() {
     }
 }
 
-#[test]
-fn after_some_probes_of_a_mute_flow_its_fh_is_let_through() {
+/// One of two flows is mute, with eight segments: the other one ended the silence ten seconds ago.
+fn probed_mute_flow() -> Bench {
     let mut bench = two_flows(Scheme::Hold);
     bench.forward(1001, 8);
     bench.wait(3_000);
@@ -221,19 +221,18 @@ fn after_some_probes_of_a_mute_flow_its_fh_is_let_through() {
     bench.up(2001);
     bench.wait(10_000);
     bench.mh_port -= 1;
+    bench
+}
+
+#[test]
+fn after_some_probes_of_a_mute_flow_its_fh_is_let_through() {
+    let mut bench = probed_mute_flow();
     assert_eq!(bench.down(1001, LEN), passed());
 }
 
 #[test]
 fn new_data_of_a_mute_flow_wait_behind_what_the_mh_lacks() {
-    let mut bench = two_flows(Scheme::Hold);
-    bench.forward(1001, 8);
-    bench.wait(3_000);
-    bench.mh_port += 1;
-    bench.forward(1001, 1);
-    bench.up(2001);
-    bench.wait(10_000);
-    bench.mh_port -= 1;
+    let mut bench = probed_mute_flow();
     assert!(!bench.down(9001, LEN).forwarded);
 }
 

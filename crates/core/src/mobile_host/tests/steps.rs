@@ -304,8 +304,9 @@ fn an_outage_in_the_middle_of_the_steps_ends_them_until_link_up() {
     assert!(edge_of(&actions[0]).is_some(), "{actions:?}");
 }
 
-#[test]
-fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
+/// A window opens while what the edge allows arrives a round trip later, at this part of the old rate. Returns how far
+/// each edge is ahead of what has arrived, and the millisecond in which the window is open.
+fn opens_at(quarters: u32) -> (Vec<u32>, u64) {
     let flight = FLIGHT * SEGMENT;
     let mut flow = flow(1_000);
     (flow.window, flow.window_shift) = (60_000, Some(7));
@@ -316,11 +317,10 @@ fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
         flight: Some(flight),
     };
     let mut opening = Opening::begin(&flow, &closed, at(1_000)).unwrap();
-    // What the edge allows arrives a round trip later, at the old rate.
-    let a_millisecond = flight / 116;
+    let a_millisecond = flight / 116 * quarters / 4;
     let mut edges = VecDeque::from([opening.advertised(); 116]);
     let mut ahead = Vec::new();
-    for ms in 1..2_000 {
+    for ms in 1..3_000 {
         edges.push_back(opening.advertised());
         let allowed = edges.pop_front().unwrap();
         if ms > 116 {
@@ -329,11 +329,18 @@ fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
         if opening.next_step_at() > at(1_000 + ms) {
             continue;
         }
-        let Step::Edge(edge) = opening.step(&flow, at(1_000 + ms)) else {
-            break;
-        };
-        ahead.push(edge.distance_from(flow.rcv_nxt));
+        match opening.step(&flow, at(1_000 + ms)) {
+            Step::Edge(edge) => ahead.push(edge.distance_from(flow.rcv_nxt)),
+            Step::Open => return (ahead, ms),
+        }
     }
+    panic!("it does not open: {ahead:?}");
+}
+
+#[test]
+fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
+    let flight = FLIGHT * SEGMENT;
+    let (ahead, _) = opens_at(4);
     let most = *ahead.iter().max().unwrap();
     assert!(most > flight + flight / 8 * 3, "{most} of {flight}");
     assert!(most <= flight + flight / 8 * 6, "{most} of {flight}");
@@ -345,36 +352,8 @@ fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
 
 #[test]
 fn a_window_has_its_limit_for_sixteen_round_trips_if_the_old_rate_is_not_reached() {
-    let flight = FLIGHT * SEGMENT;
     for (quarters, is_limited) in [(2, true), (4, false)] {
-        let mut flow = flow(1_000);
-        (flow.window, flow.window_shift) = (60_000, Some(7));
-        let closed = ClosedWindow {
-            rcv_nxt: None,
-            at: at(0),
-            round_trip: Some(FULL),
-            flight: Some(flight),
-        };
-        let mut opening = Opening::begin(&flow, &closed, at(1_000)).unwrap();
-        // What the edge allows arrives a round trip later, at this part of the old rate.
-        let a_millisecond = flight / 116 * quarters / 4;
-        let mut edges = VecDeque::from([opening.advertised(); 116]);
-        let mut opened_at = 0;
-        for ms in 1..3_000 {
-            edges.push_back(opening.advertised());
-            let allowed = edges.pop_front().unwrap();
-            if ms > 116 {
-                flow.rcv_nxt = (flow.rcv_nxt + a_millisecond).min(allowed);
-            }
-            if opening.next_step_at() > at(1_000 + ms) {
-                continue;
-            }
-            if opening.step(&flow, at(1_000 + ms)) == Step::Open {
-                opened_at = ms;
-                break;
-            }
-        }
-        assert!(opened_at > 0, "it opens");
+        let (_, opened_at) = opens_at(quarters);
         assert_eq!(opened_at >= 16 * 116, is_limited, "{opened_at} ms");
     }
 }
